@@ -1,6 +1,7 @@
-// ESPALIER_HOST_DEVICE marks functions that host and device both compile, so
-// that what both must decide alike is written once. Such headers are plain
-// C++: no allocation, no library calls.
+// ESPALIER_HOST_DEVICE marks functions that are compiled for the host and for
+// the device, so that a decision that both must make alike is written once.
+// These functions allocate nothing, and call no library but <cmath>, whose
+// results on host and device may differ by a few ulp.
 #pragma once
 
 #ifdef __CUDACC__

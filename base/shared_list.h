@@ -59,7 +59,7 @@ class SharedList {
   const T& back() const { return items().back(); }
 
   // Returns the elements for writing; other copies keep the old ones. Valid
-  // until this list is copied.
+  // until this list is copied: a later write would change the copy too.
   std::vector<T>& Edit() {
     if (node_ == nullptr || node_.use_count() > 1) {
       node_ = std::make_shared<Node>(items());
@@ -79,8 +79,10 @@ class SharedList {
   // other lists. 0: empty.
   int64_t id() const { return empty() ? 0 : node_->id; }
 
-  // Returns make(), evaluated once for all copies of this list. Throws what
-  // `make` throws.
+  // Returns make(), kept for all copies of this list. Evaluates it again once
+  // DerivedValues::kMaxOfType newer keys have displaced the value. Two threads
+  // may evaluate it at the same time; both get the same value. Throws what
+  // `make` throws, and std::bad_alloc.
   // REQUIRES: not empty; make() depends only on the elements and `key`; the
   // value owns no copy of this list.
   template <typename Value, typename Make>
@@ -89,7 +91,7 @@ class SharedList {
     return node_->derived.template Get<Value>(key, make);
   }
 
-  // True once Derived of the same type and key has been called.
+  // True if Derived keeps a value of this type and key.
   // REQUIRES: not empty.
   template <typename Value>
   bool HasDerived(const DerivedValues::Key& key) const {

@@ -27,9 +27,9 @@ class DraftLogits {
     size_ = owner->size();
     logits_ = {owner, owner->data()};
   }
-  // Wraps complete logits in GPU memory, of the same shape. `logits` frees the
-  // memory without waiting for the GPU, so a reader keeps a copy until its
-  // reads have completed.
+  // Wraps logits in GPU memory, of the same shape. The GPU writes them before a
+  // reader is given this value. `logits` frees the memory without waiting for
+  // the GPU, so a reader keeps a copy until its reads have completed.
   DraftLogits(std::shared_ptr<const float> logits, size_t size, int ordinal)
       : logits_(std::move(logits)), size_(size), device_(ordinal) {}
 
@@ -41,7 +41,8 @@ class DraftLogits {
   // REQUIRES: they are on the host.
   std::span<const float> values() const;
 
-  // Returns the first `size` values, whole rows. REQUIRES: size <= size().
+  // Returns the first `size` values, without a copy.
+  // REQUIRES: size <= size(), a multiple of vocab_size.
   DraftLogits First(size_t size) const { return {logits_, size, device_}; }
 
  private:

@@ -10,9 +10,10 @@
 
 namespace espalier {
 
-// Finds the tensors of a layer; `prefix` is the beginning of their names.
-//   names  tensor names of the encoder or decoder that the layer belongs to
-// Errors: as FindTensor.
+// Finds the tensors of a layer. They point into the files of `checkpoint`.
+//   names   tensor names of the layer's encoder or decoder
+//   prefix  put before each name: "model.layers.3."
+// Errors: as FindTensor (model/find_tensor.h).
 absl::StatusOr<TransformerLayerTensors> FindLayerTensors(
     const Checkpoint& checkpoint, const TransformerConfig& config,
     const LayerConfig& layer, const TensorNames& names,

@@ -5,9 +5,8 @@
 //   body ─ ReadCall ─ prompts as tokens ─ ResolveParams ─ Engine ─ WriteAnswer
 //                                                            └──── EventWriter
 //
-// Everything but the engine's part runs on the connection's thread, except that
-// a worker reads long bodies and writes answers of many tokens or
-// log-probabilities.
+// The connection's thread does all but the engine's part. A worker takes over
+// for long bodies, and for answers of many tokens or log-probabilities.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -25,40 +24,45 @@
 
 namespace espalier::serve {
 
-// A server has them for all calls, which they outlive.
+// Resources that all calls of a server share. They outlive the calls.
 struct CallResources {
-  WorkerThread* worker;  // for what takes long
+  WorkerThread* worker;  // for long bodies and answers
   HeldMemory* memory;
   RunningCalls* running;
 };
 
-// Answers one call, with an error if need be; meanwhile it is one of those
-// that run, by its id and by that of its answer. When it is cancelled all that
-// runs for it ends.
+// Answers one call, with its results or an error. While its requests run,
+// clients can abort it (MakeAbortable). Cancelling it ends its requests. Throws
+// boost::system::system_error to cut off a whole answer that fails after a part
+// of it was sent (http/exchange.h).
+// REQUIRES: `model` and `limits` outlive the threads of resources.worker, which
+// may use them after the call was cancelled.
 boost::asio::awaitable<void> AnswerCall(http::Exchange& exchange,
                                         openai::Api api, ServedModel& model,
                                         const openai::Limits& limits,
                                         CallResources resources, Caller caller);
 
-// Answers with the calls of token ids that a call comes to (openai/render.h),
-// which is made ready as AnswerCall does: it is refused for the same, and has
-// the same warnings.
+// Answers with the calls of /inference/v1/generate that are equivalent to a
+// call (openai/render.h), and runs none of them. Refuses a call for the same
+// reasons as AnswerCall does before it runs one, and adds the same warnings.
+// REQUIRES: as AnswerCall.
 boost::asio::awaitable<void> RenderCall(http::Exchange& exchange,
                                         openai::Api api, ServedModel& model,
                                         const openai::Limits& limits,
                                         CallResources resources, Caller caller);
 
-// Tokens and log-probabilities that are written where connections wait for it:
-// some milliseconds of it.
+// The most tokens and log-probabilities that the connection's thread writes by
+// itself, in some milliseconds. A worker writes more.
 inline constexpr int64_t kMaxScoresOnIoThread = 4096;
 
-// While it lives, clients that abort the call by its id, or by that of its
-// answer, end `runs`.
+// Lets clients abort a call by its id, or by that of its answer, as long as the
+// entry lives: then runs->Next returns kAborted.
 RunningCalls::Entry MakeAbortable(RunningCalls* running, const Caller& caller,
                                   const std::string& answer_id,
                                   PromptRuns* runs);
 
-// An error as the answer to a call.
+// Returns an error as the answer to a call, with `headers` and those that say
+// when to retry it.
 http::Response ErrorResponse(const openai::Error& error,
                              std::vector<http::Header> headers = {});
 

@@ -5,7 +5,7 @@
 //   auto traces = std::make_shared<RequestTraces>(TraceLimits{16});
 //   auto generator = Generator::Load(directory, {.trace = traces});
 //   ...
-//   auto found = traces->Find("cmpl-7");  // once that has been answered
+//   auto found = traces->Find("cmpl-7");  // after its requests have ended
 //
 // A request is known by its caller_id, or without one by its number. Where
 // several have the same, as the prompts of one call, Find returns all of them.
@@ -41,7 +41,7 @@ struct TraceLimits {
   int64_t max_bytes = int64_t{64} << 20;          // for all traces; >= 0
   int64_t max_request_bytes = int64_t{16} << 20;  // per request; >= 0
 };
-// Find looks at each.
+// Limits the time of Find, which compares the ids of all traces.
 inline constexpr int kMaxTraceRequests = 4096;
 
 // Errors: kInvalidArgument naming the limit and its value.
@@ -51,11 +51,11 @@ absl::Status CheckTraceLimits(const TraceLimits& limits);
 struct RequestTrace {
   std::string id = {};
   std::deque<TraceEvent> events = {};
-  int64_t num_bytes = 0;    // that it takes in memory, about
-  bool is_dropped = false;  // it took too many: there are no events
+  int64_t num_bytes = 0;    // memory, approximately
+  bool is_dropped = false;  // it exceeded a limit, and has no events
 };
 
-// Bytes that an event takes in memory, about.
+// Returns the bytes of memory that an event takes, about.
 int64_t NumBytes(const TraceEvent& event);
 
 class RequestTraces : public TraceSink {
@@ -70,15 +70,15 @@ class RequestTraces : public TraceSink {
   // If an allocation fails, the request loses its trace.
   void On(const TraceEvent& event) override;
 
-  // Returns the traces of the ended requests of this id, in the order in which
-  // they ended; at least one.
+  // Returns the traces of the ended requests of this id that were not dropped,
+  // in the order in which they ended; at least one.
   // Errors: kNotFound if there is none, saying whether the request still runs,
-  // or how many traces are kept; permanent kResourceExhausted if they took too
-  // much memory.
+  // or how many traces are kept; permanent kResourceExhausted if all were
+  // dropped.
   absl::StatusOr<Found> Find(std::string_view id) const;
 
   const TraceLimits& limits() const { return limits_; }
-  int num_ended() const;      // that are kept
+  int num_ended() const;      // requests whose traces are kept, even if dropped
   int64_t num_bytes() const;  // kept traces and running requests
 
  private:

@@ -5,11 +5,16 @@
 // positions (Blumer et al. 1985). Appending a token takes amortised O(1) and
 // adds at most 2 states and 3 edges, some 100 bytes.
 //
-// An edge counts how often its token followed the substrings of its state,
-// restricted to the longest context that the token had followed before, first
-// occurrences included. These are the counts of PPM with update exclusion
-// (Moffat 1990). Full counts would need a visit to all suffixes, which number
-// as many as the tokens of a loop.
+// An edge counts how often its token followed the substrings of its state.
+// Append counts the token in the longest context (suffix of the text) that it
+// has followed before, and in all longer ones, where it is new, but in none
+// that are shorter. These are the counts of PPM with update exclusion (Moffat
+// 1990). Counting in the shorter ones too would visit each of them, and in a
+// text that loops there are as many as tokens of the loop.
+//
+// Copies share memory until they are written to (cow_array.h).
+//
+// Thread safety: all copies belong to one strand.
 #pragma once
 
 #include <cstddef>
@@ -36,8 +41,8 @@ class SuffixAutomaton {
   int length(State state) const { return states_[state].length; }
   State link(State state) const { return states_[state].link; }
 
-  // True if a token ever followed its substrings. False only if they occur at
-  // the end of the text alone.
+  // True if a token has followed its substrings, false if they occur only at
+  // the end of the text.
   bool has_next(State state) const { return states_[state].best_edge >= 0; }
   // Returns the token that followed most often, by the counts above; the one
   // counted last wins ties.
@@ -47,8 +52,8 @@ class SuffixAutomaton {
   // REQUIRES: has_next(state).
   State best_next(State state) const { return BestEdge(state).target; }
 
-  // Returns the longest probe sequence in its hash table, over all edges. For
-  // tests: O(edges).
+  // Returns the longest probe sequence of any edge in the hash table. Takes
+  // O(edges); for tests.
   size_t MaxProbes() const;
 
  private:

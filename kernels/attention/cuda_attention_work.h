@@ -1,8 +1,9 @@
-// The division of attention's work that the planner and the kernels of
-// cuda_attention.h agree on. Plain C++.
+// Sizes and rules for dividing work that the planner and the kernels of
+// cuda_attention.h share. Plain C++.
 //
-// The query heads that share a key/value head are rows of one small matrix:
-// row r of an item is head r % group of its query r / group.
+// The query heads that share a key/value head are rows of one small matrix.
+// With group = HeadsPerKvHead(), row r of an item is head r % group of the
+// item's query r / group.
 #pragma once
 
 #include "kernels/attention/cuda_attention.h"
@@ -13,15 +14,16 @@ namespace espalier {
 inline constexpr int kAttentionWarpRows = 16;
 // Rows that a block of four warps multiplies.
 inline constexpr int kAttentionBlockRows = 64;
-// Rows that the SIMT kernel processes at once; a query of more takes several
-// rounds.
+// Rows that the SIMT kernel processes at once. A query with more heads per
+// key/value head takes several rounds.
 inline constexpr int kAttentionAnyRows = 8;
 
 inline int HeadsPerKvHead(const CudaAttentionShape& shape) {
   return shape.num_heads / shape.num_kv_heads;
 }
 
-// True if scores have more than a scale. Kernels have separate code for that.
+// True if scores have a window, a cap or biases besides their scale. Kernels
+// have separate code for that.
 inline bool HasAttentionOptions(const CudaAttentionShape& shape) {
   return shape.window > 0 || shape.soft_cap > 0 || shape.biases != nullptr;
 }

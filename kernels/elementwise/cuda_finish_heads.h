@@ -1,5 +1,5 @@
-// Biases and norms of queries, keys and values, between their projection and
-// the rotary embedding, in models that have them.
+// Biases of queries, keys and values, and norms of queries and keys, between
+// their projection and the rotary embedding, in models that have them.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -15,12 +15,15 @@ inline constexpr int kMaxCudaFinishedHeadDim = 256;
 struct CudaHeadShape {
   int num_heads = 0;
   int num_kv_heads = 0;
-  int head_dim = 0;   // numbers from one head to the next
-  int norm_size = 0;  // divisor of a norm's mean; 0: head_dim. The other
-                      // numbers of a head are zero and stay zero.
+  int head_dim = 0;   // numbers of a head, padding included
+  int norm_size = 0;  // numbers without padding, the divisor of a norm's mean;
+                      // 0: head_dim. Padding is zero in qkv and in the bias,
+                      // and stays zero.
 };
 
-// Constants of a layer, in device memory; null if the model has none.
+// Constants of a layer, in device memory, 16-byte aligned; null if the model
+// has none. The kernel loads them before the previous kernels have ended, so no
+// kernel in flight on the stream may write them.
 struct CudaHeadWeights {
   const float* bias = nullptr;    // [(num_heads + 2 * num_kv_heads) * head_dim]
   const float* q_norm = nullptr;  // [head_dim]
@@ -32,10 +35,10 @@ struct CudaHeadWeights {
   }
 };
 
-// Adds the bias; then each head of q and of k becomes
+// Adds the bias; then each head of q and of k that has a norm becomes
 // x / sqrt(mean(x^2) + epsilon) * norm. In place:
 //   qkv  [num_tokens, (num_heads + 2 * num_kv_heads) * head_dim]  dtype  device
-//            q then k then v
+//            q then k then v, 16-byte aligned
 // A head's result depends on that head alone, in a fixed order of operations.
 // Arithmetic is float32 in every dtype, rounded once on the way out. NaN and
 // infinities propagate as in kernels/elementwise/elementwise.h. Enqueues on

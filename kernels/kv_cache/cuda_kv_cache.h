@@ -1,6 +1,6 @@
-// CudaKvCache: the layout of keys and values in a device's memory. Ownership of
-// the memory and of its pages is managed elsewhere, as on the host
-// (kernels/kv_cache/paged_kv_cache.h).
+// CudaKvCache: the layout of keys and values in device memory. A view: the code
+// that allocates the memory owns it (unlike PagedKvCache on the host), and
+// PagePool assigns pages to sequences (pages/page_pool.h).
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct CudaKvCache {
   int num_kv_heads = 1;
   int head_dim = 64;
 
-  // Elements.
+  // Distances in elements.
   constexpr int64_t head_stride() const {
     return int64_t{page_size} * head_dim;
   }

@@ -3,11 +3,11 @@
 // to sequences (pages/page_pool.h).
 //
 // Memory is only reserved: address space is allocated at once, and the system
-// commits pages when they are first written. A large budget costs nothing until
+// commits memory when it is first written. A large budget costs nothing until
 // it is used. It is overcommitted (MAP_NORESERVE), so Create succeeds on
-// budgets larger than the free memory, and a shortage appears later as a page
-// that cannot be committed. The system's limits and its out-of-memory killer
-// handle that; no status reports it.
+// budgets larger than the free memory, and a shortage appears later, at a write
+// for which the system has no memory. The system's limits and its out-of-memory
+// killer handle that; no status reports it.
 //
 //   keys of layer 0 | values of layer 0 | keys of layer 1 | ...
 //   each [num_pages, page_size, num_kv_heads, head_dim] f32

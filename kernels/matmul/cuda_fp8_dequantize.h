@@ -1,5 +1,5 @@
-// Conversion of e4m3 weights to bfloat16, row by row, for products with so many
-// rows that converting once costs little.
+// Conversion of a matrix of e4m3 weights (fp8_order.h) to row-major bfloat16,
+// before a product with so many rows of x that the conversion costs little.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -9,7 +9,7 @@
 
 namespace espalier {
 
-// out = bf16(code * scale) of each weight.
+// Computes out = bf16(code * scale) of each weight, with the scale of its row.
 //   out  [w.num_rows, w.num_cols]  bf16  device, row-major, 16-byte aligned
 // Moves 3 bytes a weight. Enqueues on `stream`; never allocates, may be
 // captured.

@@ -1,3 +1,6 @@
+// Device code of the e4m3 product (cuda_fp8_gemm.h), up to its sums: the ring
+// of tiles in shared memory, its producer and its consumers.
+//
 // A block has 64, 128 or 256 outputs and up to 128 rows. One warp copies tiles
 // of weights and of x to shared memory, through a ring (TMA). Two consumer
 // warpgroups load weights from there, widen them in registers while the tensor
@@ -47,15 +50,15 @@ template <int kRowsValue, int kTilesValue>
 struct Shape {
   static constexpr int kRows = kRowsValue;
   static constexpr int kTiles = kTilesValue;  // per block
-  // Both warpgroups have the same outputs, each every second step of k, and
-  // their sums are added at the end (sliced-K).
+  // Both warpgroups compute the same outputs. Each multiplies every second
+  // step, and their sums are added at the end (sliced-K).
   static constexpr bool kIsSlicedK = kTiles == 1;
   static constexpr int kWarpgroupTiles =
       kIsSlicedK ? 1 : kTiles / GemmPolicy::kWarpgroups;
   static constexpr int kOutputs = kTiles * GemmPolicy::kTileOutputs;
-  // The consumers, and one warp that loads. Where the consumers need more
-  // registers (setmaxnreg), a whole warpgroup loads, as only a warpgroup can
-  // release registers.
+  // The consumers, and the producer's warp. If the consumers need more
+  // registers (setmaxnreg), the producer has a warpgroup, because only a
+  // warpgroup can release registers.
   static constexpr bool kReallocatesRegisters = kWarpgroupTiles * kRows > 128;
   static constexpr int kThreads =
       GemmPolicy::kConsumerThreads + (kReallocatesRegisters ? 128 : 32);
@@ -69,8 +72,8 @@ struct Shape {
   // 1024.
   static constexpr int kSharedBytes = kSlots * kSlotBytes + 1024 - 16;
   // A consumer waits for its next step before it releases the current one, so
-  // the next step must not need the current slot. With sliced-K the next step
-  // is the second next, for which two slots are too few.
+  // the next step must not need the current slot. With sliced-K a consumer's
+  // next step is two steps on, which with two slots needs the current one.
   static_assert(kSlots >= (kIsSlicedK ? 3 : 2));
   static_assert(kWeightBytes % 1024 == 0);
 };
@@ -101,8 +104,8 @@ __device__ __forceinline__ int FirstRow() {
 template <typename Shape>
 struct Ring {
   char* slots;      // [kSlots][kSlotBytes]
-  uint64_t* full;   // [kSlots]  one arrival, of the bytes
-  uint64_t* empty;  // [kSlots]  of all warps that read it
+  uint64_t* full;   // [kSlots]  the producer arrives, and all bytes of the step
+  uint64_t* empty;  // [kSlots]  each warp that reads the slot arrives
 
   __device__ static int SlotOf(int step) { return step % Shape::kSlots; }
   __device__ static uint32_t PhaseOf(int step) {
@@ -149,10 +152,11 @@ class Producer {
   __device__ uint64_t* Full(int step) const {
     return &ring_.full[Ring<Shape>::SlotOf(step)];
   }
-  // Also expects all bytes of the step.
+  // Arrives for the step, and expects the bytes of its weights and of x.
   __device__ void LoadWeights(int step, int num_steps) const {
     ArriveAndExpectTx(Full(step), Shape::kSlotBytes);
-    // Coordinates are in units of eight inputs and eight outputs.
+    // A row of w_ is a block of eight outputs. It has as many elements, of 8
+    // bytes each, as there are inputs.
     TmaLoad2d(w_, (blockIdx.y * num_steps + step) * GemmPolicy::kInputs,
               FirstOutput<Shape>() / kFp8BlockOutputs, ring_.weights(step),
               Full(step));
@@ -174,8 +178,8 @@ class Producer {
 
 // ---- Multiplying ------------------------------------------------------------
 
-// A run of 64 inputs of a tile of 64 outputs, as codes: outputs lane / 4 and
-// that + 8 of the warp's sixteen.
+// A thread's codes of a run (64 inputs) of a tile (64 outputs). Of the sixteen
+// outputs of its warp, `low` is of output lane / 4, `high` of the eighth after.
 struct TileCodes {
   uint4 low;
   uint4 high;
@@ -217,9 +221,9 @@ struct Fragments {
   }
 };
 
-// A warpgroup with its outputs and inputs. While a run of a tile is multiplied,
-// the next run is widened, and the codes of the one after it are loaded from
-// shared memory.
+// Multiplies a warpgroup's share of the block. While a run of a tile is
+// multiplied, the next run is widened, and the codes of the one after it are
+// loaded from shared memory.
 template <typename Shape>
 class Consumer {
  public:
@@ -261,7 +265,7 @@ class Consumer {
   }
 
  private:
-  // One run of one tile each; an even number of them.
+  // Runs of the warpgroup's tiles in a step. Even, as fragments_ alternate.
   static constexpr int kTileRuns =
       GemmPolicy::kInputs / kFp8RunInputs * Shape::kWarpgroupTiles;
 

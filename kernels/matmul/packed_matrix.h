@@ -1,7 +1,7 @@
-// PackedMatrix: a weight matrix w in the order in which MatMul (matmul.h) reads
-// it. Weights are packed once at load, bf16 as bf16 and f16 as f16, or
-// quantised. Several matrices that are multiplied by the same input are packed
-// as one.
+// PackedMatrix: a copy of a weight matrix w in the order in which MatMul
+// (matmul.h) reads it. Weights are packed once at load, in the type in which
+// they are stored or quantised. Several matrices that are multiplied by the
+// same input are packed as one.
 //
 //   const PackedMatrix::Part parts[] = {{q_bytes, DType::kBFloat16, q_size},
 //                                       {k_bytes, DType::kBFloat16, kv_size}};
@@ -29,7 +29,8 @@ class PackedMatrix {
   PackedMatrix(const PackedMatrix&) = delete;
   PackedMatrix& operator=(const PackedMatrix&) = delete;
 
-  // One of several matrices stacked on top of each other (q, k, v)
+  // One of the matrices (q, k, v) whose rows follow each other in w. Only Pack
+  // reads `data`.
   //   data  [num_rows, num_cols]  row-major, little-endian, any alignment
   struct Part {
     std::span<const std::byte> data;
@@ -37,9 +38,10 @@ class PackedMatrix {
     int num_rows = 0;
     bool is_transposed = false;  // data is [num_cols, num_rows]
   };
-  // Packs in the type of the parts if they share one, else as f32, which is
-  // exact, or quantised (weight_format.h). Uses the threads of `pool`, and
-  // memory of `arena` unless it is null. Throws std::bad_alloc.
+  // Packs the parts in `format` (weight_format.h). kAsStored keeps the type of
+  // the parts if they share one, and otherwise widens all to f32, which is
+  // exact. Uses the threads of `pool`, and memory of `arena` unless it is null.
+  // Throws std::bad_alloc.
   // REQUIRES: num_cols >= 1; every part has num_rows * num_cols elements;
   // `format` is not kFp8.
   static PackedMatrix Pack(std::span<const Part> parts, int num_cols,
@@ -61,7 +63,8 @@ class PackedMatrix {
   const std::byte* panel(int k, int panel) const {
     return panels_.data() + PanelOffset(k, panel);
   }
-  // Returns the distance between two panels of the block.
+  // Returns the bytes from one panel to the next in the block that begins at
+  // column `k`.
   size_t panel_bytes(int k) const;
   size_t num_bytes() const { return PanelOffset(num_cols_, 0); }
 

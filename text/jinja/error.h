@@ -1,6 +1,6 @@
 // TemplateError: an error of a template or of its evaluation. Thrown only
-// within text/jinja/, where any operator of an expression may fail; Template
-// (template.h) converts it to a status, so that none leaves this folder.
+// within text/jinja/, where any operator of an expression may fail. Template
+// and Inputs (template.h) catch it and return a status instead.
 #pragma once
 
 #include <exception>
@@ -11,7 +11,8 @@
 
 namespace espalier::jinja {
 
-// A place in a template's source; both count from 1, columns in bytes.
+// A place in a template's source. Lines and columns count from 1; a column is a
+// byte.
 struct Position {
   int line = 1;
   int column = 1;
@@ -19,11 +20,12 @@ struct Position {
 
 class TemplateError : public std::exception {
  public:
-  // An error without a position; the evaluator adds it.
+  // Makes an error without a position, which the evaluator adds (At).
   explicit TemplateError(std::string message) : message_(std::move(message)) {}
   TemplateError(Position position, std::string message)
       : message_(std::move(message)), position_(position), is_placed_(true) {}
-  // A bound was reached, rather than something being wrong.
+  // Makes an error for a limit that is exceeded, such as of time or memory. The
+  // status is kResourceExhausted, and kInvalidArgument for other errors.
   static TemplateError OutOf(std::string message) {
     TemplateError error(std::move(message));
     error.is_bound_ = true;

@@ -11,21 +11,22 @@
 
 namespace espalier::jinja {
 
-// All take well-formed UTF-8.
+// REQUIRES, for all functions: text is well-formed UTF-8; a `character` is
+// exactly one; a code point is valid and no surrogate.
 
-// Bytes of the character that begins with `byte`.
+// Returns the bytes of the character that begins with `byte`.
 size_t CharacterSize(char byte);
-// The first character; `text` is not empty.
+// Returns the first character. REQUIRES: `text` is not empty.
 uint32_t FirstCodePoint(std::string_view text);
 void AppendCodePoint(uint32_t code_point, std::string* out);
 int64_t CountCharacters(std::string_view text);
-// The byte at which the character of this index begins; the size if there are
-// not as many.
+// Returns the byte at which the character of this index begins, or text.size()
+// if `text` has fewer characters.
 size_t ByteOfCharacter(std::string_view text, int64_t index);
 
-// str.isspace() of one character.
+// Returns str.isspace() of one character.
 bool IsSpace(uint32_t code_point);
-// Bytes of white space that `text` begins or ends with.
+// Return the bytes of white space that `text` begins or ends with.
 size_t LeadingSpace(std::string_view text);
 size_t TrailingSpace(std::string_view text);
 

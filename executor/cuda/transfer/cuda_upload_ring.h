@@ -1,12 +1,13 @@
 // CudaUploadRing: a ring of pinned buffers for uploads of large host arrays.
 // The driver copies pageable memory through its own staging buffer, and the
-// calling thread can enqueue nothing meanwhile. Here a piece waits only for the
-// earlier piece in the same buffer.
+// calling thread can enqueue nothing meanwhile. Here an array is sent in
+// pieces, and the thread waits only for the earlier piece in the same buffer.
 //
-//   RETURN_IF_ERROR(ring.Send(values, on_device, stream));  // values were read
+//   RETURN_IF_ERROR(ring.Send(values, on_device, stream));
+//   values.clear();  // they have been read
 //
 // The memory is allocated on first use, because pinning stalls the device and
-// few steps upload that much.
+// few steps send any array.
 //
 // Thread safety: as the stream.
 #pragma once
@@ -22,12 +23,14 @@ namespace espalier {
 
 class CudaUploadRing {
  public:
-  // Enqueues copies of `values` to `to`, in device memory. May wait for the
-  // stream. `values` is not read after the call.
-  // Errors: kResourceExhausted; as base/cuda.h.
+  // Enqueues copies of `values` to `to`, in device memory. Waits for earlier
+  // copies on the stream if all buffers are in use. `values` is not read after
+  // the call.
+  // Errors: kResourceExhausted if no memory can be pinned; as base/cuda.h.
   absl::Status Send(std::span<const float> values, float* to,
                     cudaStream_t stream);
 
+  // Returns the bytes of pinned memory: 0 before the first Send.
   size_t num_bytes() const {
     size_t bytes = 0;
     for (const Piece& piece : pieces_) bytes += piece.memory.size_bytes();

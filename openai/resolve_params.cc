@@ -6,6 +6,7 @@
 
 #include "base/field_error.h"
 #include "base/status.h"
+#include "request/beam_warning.h"
 #include "request/decoder_prompt.h"
 
 namespace espalier::openai {
@@ -59,6 +60,14 @@ std::string SearchWarning(const Call& call,
   }
   return SearchNote(model_defaults, given, call.params, asking,
                     "do_sample true");
+}
+
+std::string BeamsWarning(const Call& call, const GenerationParams& params) {
+  std::vector<std::string_view> given;
+  for (const GivenParam& field : call.given) given.push_back(field.param);
+  return BeamWarning(params, given, [&](std::string_view param) {
+    return std::string(call.NameOf(param));
+  });
 }
 
 absl::Status CheckRoom(const Call& call, const GenerationParams& params,

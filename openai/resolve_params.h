@@ -70,6 +70,10 @@ int64_t MostNewTokens(const ModelDescription& model, const Limits& limits);
 std::string SearchWarning(const Call& call,
                           const GenerationDefaults& model_defaults);
 
+// Returns a warning about fields of beam search that the call gives and that
+// change nothing with `params`, which it runs with; empty if there are none.
+std::string BeamsWarning(const Call& call, const GenerationParams& params);
+
 // Checks that a step of `model` has room for the beams that the call's n adds
 // to default beams. The engine checks beams that the call names itself.
 // Errors: kInvalidArgument naming what the call calls n, the value and the

@@ -128,18 +128,18 @@ constexpr ParamField kFields[] = {
     {"length_penalty", "", kSearch, "X",
      "exponent on the length that divides a beam's score: > 0 favours longer "
      "ones; default 1",
-     Set<&P::length_penalty>, "", kOnPage | kTraced},
+     Set<&P::length_penalty>, "", kBeamsOnly | kOnPage | kTraced},
     {"length_penalty_form", "", kSearch, "FORM",
      "power, length^X, the default; or wu, ((5 + length) / 6)^X",
-     Set<&P::length_penalty_form>, "", kTraced},
+     Set<&P::length_penalty_form>, "", kBeamsOnly | kTraced},
     {"early_stopping", "", kSearch, "WHEN",
      "true, at num_beams hypotheses; false, the default, when no beam is "
      "better now; never, when none can become so",
-     Set<&P::early_stopping>, "", kOnPage | kTraced},
+     Set<&P::early_stopping>, "", kBeamsOnly | kOnPage | kTraced},
     {"patience", "", kSearch, "X",
      "with early_stopping true: round(num_beams * X) hypotheses end the "
      "search; default 1",
-     Set<&P::patience>, "", kTraced},
+     Set<&P::patience>, "", kBeamsOnly | kTraced},
     {"num_beam_groups", "", kSearch, "N",
      "groups of beams that avoid each other's tokens; divides num_beams; "
      "default 1",
@@ -211,7 +211,7 @@ constexpr ParamField kFields[] = {
     {"renormalize_logits", "", kPenalties, "",
      "beams: scores are log-probabilities again after penalties, biases and "
      "bans",
-     Set<&P::renormalize_logits>, "", kTraced},
+     Set<&P::renormalize_logits>, "", kBeamsOnly | kTraced},
     // Constraints.
     {"bad_words", "", kConstraints, "TEXT",
      "word that may not appear where a text or a word begins; several: give it "

@@ -41,6 +41,8 @@ enum ParamTraits : unsigned {
   kTraced = 8,  // in the description of a request in traces
   // A list or a text of any length.
   kLarge = 16,
+  // Ranks beams, so it changes nothing with one.
+  kBeamsOnly = 32,
 };
 
 struct ParamField {

@@ -13,14 +13,12 @@
 // come first, lists last. The exceptions:
 //
 //  * Beams or samples above StepLimits::max_beams are taken: the request gets
-//  an
-//    error instead of another search.
+//    an error instead of another search.
 //  * Conflicts that appear only during the search are not detected:
 //    suppress_tokens and bad_words_ids may ban every token that a request
 //    allows.
 //  * A request whose search is invalid anyway takes num_beams, so that its
-//  error
-//    describes the beams that it would have had.
+//    error describes the beams that it would have had.
 //  * A request that gives num_beams above 1 and no sampling param is a beam
 //    search: it takes neither do_sample of the model nor the params that need
 //    it (LeftOutForSearch).
@@ -29,8 +27,8 @@
 //  * forced_bos_token_id of the model is taken after a context of one token
 //    (ForcedBosByDefault); decoder_prompt gives decoder_prompt_tokens.
 //  * include_stop of a default is dropped where no level has stops.
-//  * max_new_tokens and max_length of the model are lowered to the context's
-//  room.
+//  * max_new_tokens and max_length of the model are lowered to the room of the
+//    context.
 //
 // Thread safety: values; functions without state.
 #pragma once

@@ -97,6 +97,24 @@ TEST(ResolveParamsTest, ASearchSaysWhatOfTheModelsDefaultsItLeavesOut) {
   EXPECT_EQ(warning(R"("n": 3)"), "");
 }
 
+TEST(ResolveParamsTest, FieldsOfBeamSearchWithoutEffectHaveAWarning) {
+  const auto warning = [](const std::string& fields) {
+    const absl::StatusOr<Call> call =
+        ReadCall(Api::kCompletions, Concat(R"({"prompt": "a", )", fields, "}"));
+    EXPECT_OK(call);
+    return BeamsWarning(*call,
+                        ResolveParams(*call, {}, {}, Model(), 10).params);
+  };
+  EXPECT_EQ(warning(R"("length_penalty": 2.0, "renormalize_logits": true)"),
+            "length_penalty and renormalize_logits have no effect with one "
+            "beam; num_beams 2 or more gives them one");
+  EXPECT_EQ(warning(R"("length_penalty": 1.0)"), "");
+  EXPECT_EQ(warning(R"("length_penalty": 2.0, "num_beams": 2)"), "");
+  EXPECT_EQ(warning(R"("num_beams": 4, "num_beam_groups": 2)"),
+            "without diversity_penalty all 2 groups of num_beam_groups find "
+            "the same beams");
+}
+
 TEST(ResolveParamsTest, ChatsGenerateWhatThereIsRoomFor) {
   EXPECT_EQ(Resolve("", {.api = Api::kChat}).params.max_new_tokens, 990);
   EXPECT_EQ(Resolve("", {.api = Api::kTokens}).params.max_new_tokens, 990);

@@ -10,13 +10,13 @@
 #include "base/stopwatch.h"
 #include "base/wording.h"
 #include "examples/cli/input/text_source.h"
-#include "examples/cli/options/beam_options.h"
 #include "examples/cli/output/draw_note.h"
 #include "examples/cli/output/exit_code.h"
 #include "examples/cli/output/figures.h"
 #include "examples/cli/output/output.h"
 #include "examples/cli/runtime/runtime.h"
 #include "examples/cli/runtime/text_run.h"
+#include "request/beam_warning.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace espalier::cli {
@@ -78,7 +78,8 @@ void PrintWarningOfBeamOptions(GenerationParams params,
   if (std::ranges::find(taken, "num_beams", name) != taken.end()) {
     params.num_beams = defaults.params.num_beams;
   }
-  const std::string warning = WarningOfBeamOptions(params, given, names);
+  const std::string warning = BeamWarning(
+      params, given, [&](std::string_view field) { return names.Of(field); });
   if (warning.empty()) return;
   PrintToStderr(Concat("espalier: warning: ", warning, "\n"));
 }

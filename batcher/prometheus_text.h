@@ -22,7 +22,7 @@ inline constexpr char kPrometheusContentType[] =
 // A label of every sample. vLLM's samples have model_name and engine.
 struct MetricLabel {
   std::string name;   // [a-zA-Z_][a-zA-Z0-9_]*, not beginning with "__"
-  std::string value;  // any UTF-8
+  std::string value;  // any UTF-8; is escaped
 };
 
 // Returns the text of `stats`. A pure function: equal statistics give equal

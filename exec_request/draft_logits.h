@@ -1,4 +1,5 @@
-// DraftLogits: the rows of logits that the tokens of one draft were drawn from.
+// DraftLogits: the rows of logits that the tokens of one draft were drawn from,
+// as the draft model computed them: before edits, temperature and filters.
 // Verification by rejection reads them (kernels/verify/verify.h). They stay
 // where they were computed, on the host or in the memory of a GPU. Copies share
 // them, and the last copy frees them.

@@ -8,11 +8,11 @@
 //   auto found = traces->Find("cmpl-7");  // after its requests have ended
 //
 // A request is known by its caller_id, or without one by its number. Where
-// several have the same, as the prompts of one call, Find returns all of them.
+// several have the same, as the prompts of one call, Find returns all it keeps.
 //
 // A request whose trace exceeds max_request_bytes loses it, and Find reports
 // that. If all traces together exceed max_bytes, those of ended requests are
-// dropped first, then those of running ones, the oldest first.
+// forgotten first, then those of running ones dropped, the oldest first.
 //
 // Thread safety: On is called by one thread at a time, the engine's strand; all
 // else by any thread at any time. A lock is held while an event is appended, or
@@ -37,7 +37,8 @@
 namespace espalier::serve {
 
 struct TraceLimits {
-  int max_requests = 0;  // that have ended; in [0, kMaxTraceRequests]
+  // Requests that have ended; in [0, kMaxTraceRequests]. 0: keeps no trace.
+  int max_requests = 0;
   int64_t max_bytes = int64_t{64} << 20;          // for all traces; >= 0
   int64_t max_request_bytes = int64_t{16} << 20;  // per request; >= 0
 };

@@ -39,6 +39,7 @@ class SuffixAutomaton {
   State repeated_suffix() const { return last_ == kRoot ? kRoot : link(last_); }
   // Number of tokens in its longest substring.
   int length(State state) const { return states_[state].length; }
+  // Returns the link of `state`; -1 for the root.
   State link(State state) const { return states_[state].link; }
 
   // True if a token has followed its substrings, false if they occur only at

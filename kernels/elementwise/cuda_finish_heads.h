@@ -42,7 +42,8 @@ struct CudaHeadWeights {
 // A head's result depends on that head alone, in a fixed order of operations.
 // Arithmetic is float32 in every dtype, rounded once on the way out. NaN and
 // infinities propagate as in kernels/elementwise/elementwise.h. Enqueues on
-// `stream` and returns; never allocates, may be captured.
+// `stream` and returns, nothing if there are no tokens or weights; never
+// allocates, may be captured.
 // Errors: kInvalidArgument if head_dim is no multiple of 8 up to
 // kMaxCudaFinishedHeadDim, kInternal if the launch is refused.
 absl::Status CudaFinishHeads(void* qkv, DType dtype, int num_tokens,

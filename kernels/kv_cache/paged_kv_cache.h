@@ -1,6 +1,6 @@
-// PagedKvCache: the key/value memory of a model, in pages. A page holds
-// `page_size` tokens of keys and values for all layers. PagePool assigns pages
-// to sequences (pages/page_pool.h).
+// PagedKvCache: the key/value memory of a model on the host, in pages. A page
+// holds `page_size` tokens of keys and values for all layers. PagePool assigns
+// pages to sequences (pages/page_pool.h).
 //
 // Memory is only reserved: address space is allocated at once, and the system
 // commits memory when it is first written. A large budget costs nothing until

@@ -1,14 +1,17 @@
 // Device code of the e4m3 product (cuda_fp8_gemm.h), up to its sums: the ring
 // of tiles in shared memory, its producer and its consumers.
 //
+// Device code of CudaFp8Gemm (cuda_fp8_gemm.h), for SM90 only.
+//
 // A block has 64, 128 or 256 outputs and up to 128 rows. One warp copies tiles
 // of weights and of x to shared memory, through a ring (TMA). Two consumer
 // warpgroups load weights from there, widen them in registers while the tensor
 // cores multiply the previous ones (wgmma), and keep the sums in registers. The
 // first weights are requested before the previous kernel has ended.
 //
-//   w  [outputs, inputs]   the m of the instruction: 64 a time
-//   x  [rows, inputs]      its n: 8 to 128; past num_rows they are zero
+//   w  [outputs, inputs]   e4m3 codes in the order of fp8_order.h; the m of the
+//                          instruction: 64 a time
+//   x  [rows, inputs]      bf16; its n: 8 to 128; past num_rows they are zero
 //
 // Sharing x among the blocks of a cluster (TMA multicast) was measured on an
 // H100 and dropped: no product got faster.
@@ -125,7 +128,9 @@ struct Ring {
   }
 };
 
-// The producer is one thread.
+// The producer is one thread. It calls LoadFirstWeights before
+// GridDependencyWait, and LoadRest after it, because the previous kernel writes
+// x.
 template <typename Shape>
 class Producer {
  public:

@@ -58,8 +58,9 @@ class PackedMatrix {
   // rows alternate: 0, 16, 1, 17, ... Each 32 bits then hold one weight of
   // either half, and both widen to floats in place.
   WeightFormat format() const { return format_; }
-  DType dtype() const { return dtype_; }
+  DType dtype() const { return dtype_; }  // kAsStored only
   // Returns panel `panel` of the block that begins at column `k`.
+  // REQUIRES: k is a multiple of kBlockDepth.
   const std::byte* panel(int k, int panel) const {
     return panels_.data() + PanelOffset(k, panel);
   }

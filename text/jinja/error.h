@@ -42,6 +42,7 @@ class TemplateError : public std::exception {
 
   const char* what() const noexcept override { return message_.c_str(); }
   const std::string& message() const { return message_; }
+  // Set if is_placed(); message() does not contain it.
   Position position() const { return position_; }
   bool is_placed() const { return is_placed_; }
   bool is_bound() const { return is_bound_; }

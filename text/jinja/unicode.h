@@ -33,6 +33,7 @@ size_t TrailingSpace(std::string_view text);
 std::string ToUpper(std::string_view text);
 std::string ToLower(std::string_view text);
 std::string ToTitleCharacter(std::string_view character);
+// True if lowering it changes it.
 bool IsUpperCharacter(std::string_view character);
 bool IsLowerCharacter(std::string_view character);
 bool IsCased(std::string_view character);

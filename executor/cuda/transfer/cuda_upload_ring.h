@@ -9,7 +9,7 @@
 // The memory is allocated on first use, because pinning stalls the device and
 // few steps send any array.
 //
-// Thread safety: as the stream.
+// Thread safety: one thread at a time.
 #pragma once
 
 #include <array>
@@ -31,6 +31,7 @@ class CudaUploadRing {
                     cudaStream_t stream);
 
   // Returns the bytes of pinned memory: 0 before the first Send.
+  // Returns the bytes of pinned host memory; 0 before the first Send.
   size_t num_bytes() const {
     size_t bytes = 0;
     for (const Piece& piece : pieces_) bytes += piece.memory.size_bytes();

@@ -6,6 +6,7 @@
 
 #include "base/field_error.h"
 #include "base/status.h"
+#include "espalier/split_text.h"
 #include "openai/answer.h"
 #include "openai/resolve_params.h"
 #include "serve/prompt_tokens.h"

@@ -1,10 +1,10 @@
 // A generation_config.json: refused by its name, or defaults that make no good
 // request a bad one.
 #include "request/json/generation_config.h"
-#include "request/resolve_defaults.h"
 
 #include "base/check.h"
 #include "base/status.h"
+#include "request/resolve_defaults.h"
 #include "request/validate_params.h"
 #include "tests/fuzz/fuzz_target.h"
 

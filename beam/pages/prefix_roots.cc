@@ -21,10 +21,9 @@ std::string RootOf(char kind, const EncoderInput* source,
 
 }  // namespace
 
-PrefixRoots::PrefixRoots(const EncoderInput* source,
-                         std::string_view cache_salt)
-    : tokens(RootOf('t', source, cache_salt)),
-      source(source == nullptr ? "" : RootOf('s', source, cache_salt)) {}
+PrefixRoots::PrefixRoots(const EncoderInput* input, std::string_view cache_salt)
+    : tokens(RootOf('t', input, cache_salt)),
+      source(input == nullptr ? "" : RootOf('s', input, cache_salt)) {}
 
 std::vector<TokenId> SourceEdges(int64_t num_pages, int page_size) {
   return std::vector<TokenId>(num_pages * page_size);

@@ -22,8 +22,8 @@
 namespace espalier {
 
 struct PrefixRoots {
-  // `source` may be null: the model has no encoder.
-  PrefixRoots(const EncoderInput* source, std::string_view cache_salt);
+  // `input` may be null: the model has no encoder.
+  PrefixRoots(const EncoderInput* input, std::string_view cache_salt);
 
   std::string tokens;
   std::string source;  // unused without an encoder

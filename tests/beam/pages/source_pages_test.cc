@@ -129,17 +129,16 @@ TEST(PlanSourceTest, EachRowHasTheSourceOfItsGroup) {
   EXPECT_EQ(plan.NumSourceTokens(), 0);
   const auto input =
       std::make_shared<const EncoderInput>(std::vector<TokenId>(9, 7));
-  plan.sources = {
-      {.first_row = 0,
-       .num_rows = 2,
-       .input = input,
-       .pages = nullptr,
-       .num_stored = 9},
-      {.first_row = 3,
-       .num_rows = 3,
-       .input = input,
-       .pages = nullptr,
-       .num_stored = 4}};
+  plan.sources = {{.first_row = 0,
+                   .num_rows = 2,
+                   .input = input,
+                   .pages = nullptr,
+                   .num_stored = 9},
+                  {.first_row = 3,
+                   .num_rows = 3,
+                   .input = input,
+                   .pages = nullptr,
+                   .num_stored = 4}};
   std::vector<int> found;
   for (int row = 0; row < 7; ++row) {
     const PlanSource* const source = plan.source_of(row);

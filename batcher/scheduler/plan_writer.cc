@@ -31,6 +31,26 @@ int NumDraftLogits(const SequenceGroup& group, const PlanSelection& selection,
   return num_tokens * num_logits_per_token;
 }
 
+// Returns the number of source positions that the plan stores, of the sources
+// from `first_source` on.
+int64_t NumStored(const StepPlan& plan, size_t first_source) {
+  int64_t count = 0;
+  for (const PlanSource& source :
+       std::span(plan.sources).subspan(first_source)) {
+    count += source.input->length() - source.num_stored;
+  }
+  return count;
+}
+
+// Returns the number of pages that the rows would have without sharing.
+int64_t NumUnsharedPages(const StepPlan& plan) {
+  int64_t count = std::ssize(plan.page_indices);
+  for (const PlanSource& source : plan.sources) {
+    count += source.num_rows * std::ssize(*source.pages);
+  }
+  return count;
+}
+
 }  // namespace
 
 void StepBudget::TakeDrafts(int num_drafted, int num_draft_logits,
@@ -169,7 +189,7 @@ void PlanWriter::PlanPrefill(RunningGroup& running, StepPlan* plan) {
   const PrefillCounts& after = group.prefill_counts();
   const int64_t num_fed_again = after.num_fed_again - before.num_fed_again;
   const int64_t num_prompt_tokens = std::ssize(plan->tokens) - first_token +
-                                    plan->NumSourceTokens(num_sources) -
+                                    NumStored(*plan, num_sources) -
                                     num_fed_again;
   planned_counts_.num_prompt_tokens += num_prompt_tokens;
   if (group.pages().source().has_source()) {
@@ -238,7 +258,7 @@ void PlanWriter::Remember(const StepPlan& plan,
   if (runs_now) remembered.planned_alone_ns = counts_->now;
   if (runs_now && num_decode_groups == groups_->size() &&
       plan.continuations.empty()) {
-    remembered.num_unshared_pages = std::ssize(plan.page_indices);
+    remembered.num_unshared_pages = NumUnsharedPages(plan);
   }
   const Counts counts = std::exchange(planned_counts_, {});
   remembered.num_prompt_tokens =

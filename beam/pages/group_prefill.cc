@@ -421,9 +421,11 @@ absl::Status GroupPrefill::Feed(int max_tokens, int max_rows, StepPlan* plan,
 absl::Status GroupPrefill::FeedSource() {
   SourcePages& source = pages_->source();
   if (source.num_missing() == 0) return absl::OkStatus();
+  const int num_stored = source.NumPositions();
   RETURN_IF_ERROR(source.TakeMissing());
   const bool again = std::exchange(had_source_, true);
-  (again ? counts_.num_fed_again : counts_.num_source_fed) += source.length();
+  (again ? counts_.num_fed_again : counts_.num_source_fed) +=
+      source.length() - num_stored;
   AnnounceSource(num_planned_);
   return absl::OkStatus();
 }
@@ -527,20 +529,26 @@ void GroupPrefill::Keep(const PageTable& table, const TokenPath& path,
     page = -1;
     stem_pages_.may_extend = false;
   }
+  // The decoder's pages match nothing without the source, so it is evicted
+  // after them: it becomes the most recently used.
+  if (source_pages_.num_pages > 0) {
+    tree_->Find(roots_.source, source_pages_.end, {});
+  }
 }
 
 void GroupPrefill::KeepSource() {
   if (source_pages_.may_extend) return;  // all are in the tree
   const PageTable& table = pages_->source().table();
   const std::vector<TokenId> edge = SourceEdges(1, pages_->pool().page_size());
-  source_pages_ = {};
+  AnnouncedPages kept = {};
   for (const PageRef& page : table.pages()) {
-    const auto inserted = tree_->Insert(roots_.source, source_pages_.end, edge,
-                                        page, PageState::kReady);
+    const auto inserted =
+        tree_->Insert(roots_.source, kept.end, edge, page, PageState::kReady);
     if (!inserted) return;
-    source_pages_.end = inserted->cursor;
-    ++source_pages_.num_pages;
+    kept.end = inserted->cursor;
+    ++kept.num_pages;
   }
+  source_pages_ = kept;
 }
 
 }  // namespace espalier

@@ -50,7 +50,9 @@ class ReadingModel : public Model {
   }
   absl::Status Forward(const StepPlan& plan, std::span<float> logits) override {
     for (const PlanSource& source : plan.sources) {
-      if (source.is_read()) num_read.push_back(source.input->length());
+      if (!source.is_read()) continue;
+      num_read.push_back(source.input->length());
+      num_completed += source.num_stored > 0;
     }
     step_tokens.push_back(
         static_cast<int>(std::ssize(plan.tokens) + plan.NumSourceTokens()));
@@ -59,6 +61,7 @@ class ReadingModel : public Model {
   }
 
   std::vector<int> num_read;  // tokens of each source, as they are read
+  int num_completed = 0;      // of them, those of which a part was stored
   std::vector<int> step_tokens;
   // Pairs of entries in one plan that have the same pages.
   int num_shared = 0;
@@ -410,6 +413,62 @@ TEST(SourcesTest, PreemptedRequestsResumeWithTheirSources) {
       }
     }
   }
+}
+
+// One request at a time, in so few pages that each evicts others' pages.
+class EvictedSourcesTest : public ::testing::Test {
+ protected:
+  EvictedSourcesTest() {
+    for (int i = 0; i < 8; ++i) {
+      const int length = 4 * (i + 3) + i % 3;
+      requests_.push_back(Translate(TokensUpTo(length, 20 + i)));
+    }
+    Scheduler wide(model_.description(), {});
+    expected_ = RunTogether(wide, model_, requests_);
+    model_.num_read.clear();
+    description_ = model_.description();
+    description_.num_pages = static_cast<int>(MostPages(model_, requests_)) + 8;
+  }
+
+  void Run(Scheduler& scheduler, int request) {
+    const auto results = RunTogether(scheduler, model_, {requests_[request]});
+    EXPECT_TRUE(SameHypotheses(results[0], expected_[request])) << request;
+  }
+
+  ReadingModel model_{/*page_size=*/4};
+  ModelDescription description_;
+  std::vector<Request> requests_;
+  std::vector<Result> expected_;
+};
+
+TEST_F(EvictedSourcesTest, DecoderPagesAreEvictedBeforeTheirSource) {
+  description_.num_pages += 2;
+  Scheduler scheduler(description_, {.validate_steps = true});
+  for (const int request : {6, 7, 6, 7, 6, 7}) Run(scheduler, request);
+  EXPECT_GT(scheduler.tree().num_evicted(), 0);
+  EXPECT_THAT(model_.num_read, ElementsAre(36, 41));
+}
+
+TEST_F(EvictedSourcesTest, APartThatIsLeftIsReusedAndCountedOnce) {
+  for (int round = 0; round < 8; ++round) {
+    ++description_.num_pages;
+    Scheduler scheduler(description_, {.validate_steps = true});
+    int64_t num_tokens = 0;
+    for (int i = 0; i < 40; ++i) {
+      const int request = (i * i + i / 7) % 8;
+      Run(scheduler, request);
+      num_tokens += std::ssize(requests_[request].prompt_tokens);
+      const SchedulerStats& stats = scheduler.stats();
+      ASSERT_EQ(stats.num_prompt_tokens + stats.num_cached_tokens, num_tokens);
+    }
+  }
+  EXPECT_GT(model_.num_completed, 0);
+}
+
+TEST_F(EvictedSourcesTest, PagesWithoutSharingIncludeEachBeamsSource) {
+  Scheduler scheduler(description_, {});
+  Run(scheduler, 7);  // 40 tokens
+  EXPECT_GT(scheduler.stats().peak_unshared_pages, 4 * 40 / 4);
 }
 
 TEST(SourcesTest, ASourceThatNoPagesHoldIsRefused) {

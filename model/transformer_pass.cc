@@ -41,6 +41,17 @@ int FirstLogitsRow(const StepPlan& plan, RowRange rows) {
   return logits_row;
 }
 
+// Returns how many rows attend between two looks at the stop token.
+size_t NumRowsBetweenStops(std::span<const PagedRow> rows) {
+  constexpr int64_t kMaxPairs = int64_t{1} << 22;  // of a token and a key
+  int64_t longest = 1;
+  for (const PagedRow& row : rows) {
+    longest = std::max<int64_t>(
+        {longest, row.num_keys, row.first_position + row.num_tokens});
+  }
+  return std::max<int64_t>(kMaxPairs / (kRowBlock * longest), 1);
+}
+
 // Returns the sources that the encoder reads for these rows.
 std::vector<const PlanSource*> SourcesToRead(const StepPlan& plan,
                                              RowRange rows) {
@@ -88,7 +99,7 @@ void TransformerPass::Run(const StepPlan& plan, RowRange rows,
     if (i == last) batch = KeepLogitsTokens(plan, rows, batch);
     AttendAndAdd(weights, i,
                  OptionsOf(weights, network_.config().layers[i].window), batch,
-                 kv_layer);
+                 kv_layer, plan.stop);
     if (!batch.source_rows.empty()) {
       AttendToSourceAndAdd(layer, batch, kv_layer);
     }
@@ -284,13 +295,20 @@ AttentionOptions TransformerPass::OptionsOf(
 void TransformerPass::AttendAndAdd(const TransformerStackWeights& stack,
                                    int layer_idx,
                                    const AttentionOptions& options,
-                                   const Batch& batch,
-                                   const KvLayer& kv_layer) {
+                                   const Batch& batch, const KvLayer& kv_layer,
+                                   const std::stop_token& stop) {
   const TransformerConfig& config = network_.config();
   const TransformerLayerWeights& layer = stack.layers[layer_idx];
   const auto attended = FirstRows(attended_, batch.num_tokens, config.q_size());
-  Attention(batch.rows, qkv_.data(), layer[MatrixPart::kQkv].matrix.num_rows(),
-            config.num_heads, kv_layer, attended, *pool_, options);
+  // A long source takes long, as the time grows with the square of its length.
+  const size_t size = NumRowsBetweenStops(batch.rows);
+  for (size_t first = 0; first < batch.rows.size(); first += size) {
+    if (stop.stop_requested()) return;
+    const size_t count = std::min(size, batch.rows.size() - first);
+    Attention(std::span(batch.rows).subspan(first, count), qkv_.data(),
+              layer[MatrixPart::kQkv].matrix.num_rows(), config.num_heads,
+              kv_layer, attended, *pool_, options);
+  }
   const auto branch = FirstRows(branch_, batch.num_tokens, config.hidden_size);
   Multiply(attended, layer[MatrixPart::kOutput], branch);
   const NormWeights& next = batch.source_rows.empty()
@@ -476,9 +494,11 @@ bool TransformerPass::ReadSources(const StepPlan& plan, RowRange rows) {
   for (int i = 0; i < std::ssize(encoder.layers); ++i) {
     if (plan.stop.stop_requested()) return false;
     StoreProjections(i, encoder.layers[i], batch, kv_layer);
-    AttendAndAdd(encoder, i, OptionsOf(encoder, /*window=*/0), batch, kv_layer);
+    AttendAndAdd(encoder, i, OptionsOf(encoder, /*window=*/0), batch, kv_layer,
+                 plan.stop);
     FeedForwardAndAdd(encoder, i, batch.num_tokens);
   }
+  if (plan.stop.stop_requested()) return false;
   StoreSources(sources, batch.num_tokens);
   return true;
 }

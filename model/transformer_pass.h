@@ -23,6 +23,7 @@
 
 #include <memory>
 #include <span>
+#include <stop_token>
 #include <vector>
 
 #include "base/thread_pool.h"
@@ -98,7 +99,7 @@ class TransformerPass {
                          const Batch& batch);
   void AttendAndAdd(const TransformerStackWeights& stack, int layer_idx,
                     const AttentionOptions& options, const Batch& batch,
-                    const KvLayer& kv_layer);
+                    const KvLayer& kv_layer, const std::stop_token& stop);
   void AttendToSourceAndAdd(const TransformerLayerWeights& layer,
                             const Batch& batch, const KvLayer& kv_layer);
   void FeedForwardAndAdd(const TransformerStackWeights& stack, int layer_idx,

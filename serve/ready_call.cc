@@ -50,10 +50,13 @@ absl::StatusOr<std::vector<PromptRequest>> MakePrompts(openai::Call* call,
       MakePromptRequests(*call, model, caller,
                          openai::AnswerId(call->api, caller.request_id),
                          resolved));
-  if (!prompts.empty()) {
-    warning = openai::BeamsWarning(*call, prompts[0].parts.params);
+  // Prompts may take different defaults.
+  for (const PromptRequest& prompt : prompts) {
+    std::string idle = openai::BeamsWarning(*call, prompt.parts.params);
+    if (idle.empty()) continue;
+    call->warnings.push_back(std::move(idle));
+    break;
   }
-  if (!warning.empty()) call->warnings.push_back(std::move(warning));
   const auto unparsed = std::ranges::find_if(
       prompts,
       [](const PromptRequest& prompt) { return !prompt.unparsed.empty(); });

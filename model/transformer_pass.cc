@@ -43,7 +43,7 @@ int FirstLogitsRow(const StepPlan& plan, RowRange rows) {
 
 // Returns how many rows attend between two looks at the stop token.
 size_t NumRowsBetweenStops(std::span<const PagedRow> rows) {
-  constexpr int64_t kMaxPairs = int64_t{1} << 22;  // of a token and a key
+  constexpr int64_t kMaxPairs = int64_t{1} << 22;  // (token, key)
   int64_t longest = 1;
   for (const PagedRow& row : rows) {
     longest = std::max<int64_t>(

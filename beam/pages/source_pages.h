@@ -54,7 +54,7 @@ class SourcePages {
   // is saved and the pool has one.
   void Load(StepPlan* plan);
   // Appends the missing pages. The next Describe has the encoder fill them.
-  // Errors: kResourceExhausted; then only Preempt or Release may follow.
+  // Errors: kResourceExhausted; then nothing has changed.
   absl::Status TakeMissing();
   // Returns the entry for rows of the plan being written.
   // REQUIRES: has_source(), num_missing() == 0.

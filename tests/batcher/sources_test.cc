@@ -61,7 +61,7 @@ class ReadingModel : public Model {
   }
 
   std::vector<int> num_read;  // tokens of each source, as they are read
-  int num_completed = 0;      // of them, those of which a part was stored
+  int num_completed = 0;      // sources with a part stored before
   std::vector<int> step_tokens;
   // Pairs of entries in one plan that have the same pages.
   int num_shared = 0;

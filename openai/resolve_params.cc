@@ -23,6 +23,15 @@ ApiDefaults ApiDefaultsOf(const Call& call) {
   return api;
 }
 
+// Answers of /v1/responses have no log-probabilities, so these defaults are not
+// for them.
+ServerValues WithoutLogProbs(ServerValues server) {
+  std::erase_if(server.values, [](const NamedValues::value_type& value) {
+    return value.first == "logprobs" || value.first == "prompt_logprobs";
+  });
+  return server;
+}
+
 }  // namespace
 
 ResolvedParams ResolveParams(const Call& call, const ServerDefaults& server,
@@ -32,9 +41,12 @@ ResolvedParams ResolveParams(const Call& call, const ServerDefaults& server,
   std::vector<std::string_view> given;
   for (const GivenParam& param : call.given) given.push_back(param.param);
   const ApiDefaults api = ApiDefaultsOf(call);
-  return ResolveDefaults(
-      {.server = &server.level(), .model = &model_defaults, .api = &api},
-      call.params, given, model, num_prompt_tokens);
+  std::optional<ServerValues> without;
+  if (call.api == Api::kResponses) without = WithoutLogProbs(server.level());
+  return ResolveDefaults({.server = without ? &*without : &server.level(),
+                          .model = &model_defaults,
+                          .api = &api},
+                         call.params, given, model, num_prompt_tokens);
 }
 
 int64_t MostNewTokens(const ModelDescription& model, const Limits& limits) {
@@ -60,6 +72,18 @@ std::string SearchWarning(const Call& call,
   }
   return SearchNote(model_defaults, given, call.params, asking,
                     "do_sample true");
+}
+
+std::string SpeculationWarning(const Call& call, const ServerDefaults& server,
+                               const GenerationDefaults& model_defaults,
+                               const ModelDescription& model) {
+  constexpr int kShortestPrompt = 1;  // tokens
+  std::vector<std::string_view> given;
+  for (const GivenParam& param : call.given) given.push_back(param.param);
+  const ApiDefaults api = ApiDefaultsOf(call);
+  return SpeculationNote(
+      {.server = &server.level(), .model = &model_defaults, .api = &api},
+      call.params, given, model, kShortestPrompt);
 }
 
 std::string BeamsWarning(const Call& call, const GenerationParams& params) {

@@ -70,6 +70,12 @@ int64_t MostNewTokens(const ModelDescription& model, const Limits& limits);
 std::string SearchWarning(const Call& call,
                           const GenerationDefaults& model_defaults);
 
+// Returns a warning naming the defaults that the call leaves out because of its
+// own `speculate` (SpeculationNote); empty if there are none.
+std::string SpeculationWarning(const Call& call, const ServerDefaults& server,
+                               const GenerationDefaults& model_defaults,
+                               const ModelDescription& model);
+
 // Returns a warning about fields of beam search that the call gives and that
 // change nothing with `params`, which it runs with; empty if there are none.
 std::string BeamsWarning(const Call& call, const GenerationParams& params);

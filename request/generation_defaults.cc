@@ -103,7 +103,8 @@ bool Contains(std::span<const std::string_view> names, std::string_view name) {
 
 // True for do_sample and the fields that it enables.
 bool IsOfSampling(std::string_view param) {
-  return param == "do_sample" || ParamNamed(param).Is(kSampledOnly);
+  const ParamField* const field = FindParamField(param);
+  return param == "do_sample" || (field != nullptr && field->Is(kSampledOnly));
 }
 
 // A model takes it from its own files.
@@ -132,9 +133,10 @@ std::string JoinFields(const NamedValues& fields) {
 absl::Status CheckDefault(const DefaultField& field,
                           const GenerationDefaults& defaults,
                           const ModelDescription& model) {
+  const PromptRoom room = {1, std::max(1, model.max_context - 1)};
   P probe;
-  SetDefault(field.name, defaults, {1, std::max(1, model.max_context - 1)},
-             &probe);
+  probe.max_new_tokens = MaxNewTokensOf(defaults, room);
+  SetDefault(field.name, defaults, room, &probe);
   field.enable(&probe);
   return ValidateParams(WithAnyBeams(model), 1, &probe);
 }
@@ -185,6 +187,18 @@ void SetDefault(std::string_view name, const GenerationDefaults& defaults,
   const DefaultField& field = *FindField(name);
   if (field.set != nullptr) return field.set(defaults, room, params);
   ParamNamed(field.param).member.copy(defaults.params, params);
+}
+
+std::optional<int64_t> MaxNewTokensOf(const GenerationDefaults& defaults,
+                                      const PromptRoom& room) {
+  GenerationParams params;
+  for (const auto& [name, value] : defaults.fields) {
+    if (params.max_new_tokens) break;
+    if (ParamOfDefault(name) == "max_new_tokens") {
+      SetDefault(name, defaults, room, &params);
+    }
+  }
+  return params.max_new_tokens;
 }
 
 bool AsksForSearch(std::span<const std::string_view> given,

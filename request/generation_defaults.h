@@ -80,6 +80,11 @@ struct PromptRoom {
 void SetDefault(std::string_view name, const GenerationDefaults& defaults,
                 const PromptRoom& room, GenerationParams* params);
 
+// Returns the max_new_tokens that a request would take; nullopt if the defaults
+// have none.
+std::optional<int64_t> MaxNewTokensOf(const GenerationDefaults& defaults,
+                                      const PromptRoom& room);
+
 // True if a request gives num_beams above 1 and no sampling param: it is a beam
 // search, and takes no default of sampling.
 bool AsksForSearch(std::span<const std::string_view> given,

@@ -8,6 +8,7 @@
 
 #include "base/page_count.h"
 #include "base/status.h"
+#include "base/wording.h"
 #include "request/decoder_prompt.h"
 #include "request/param_fields.h"
 #include "request/validate_params.h"
@@ -81,16 +82,23 @@ class Resolver {
         given_(given.begin(), given.end()),
         resolved_{.params = std::move(params)} {
     if (!IsOpen("decoder_prompt")) given_.push_back("decoder_prompt_tokens");
+    keeps_speculate_ = !IsOpen("speculate");
     keeps_include_stop_ =
         !IsOpen("include_stop") && (api == nullptr || !api->drops_include_stop);
   }
 
+  // Finds the length that the request will have, for the checks of params that
+  // depend on it.
+  void FindMaxTokens(const ServerValues& server,
+                     const GenerationDefaults& defaults);
   // Decides between beams and draws, by the rules of ApiDefaults.
   void SettleSearch(const ServerValues& server, int64_t model_beams);
   void Take(const ServerValues& server);
   void Take(const GenerationDefaults& defaults);
   // Drops include_stop of a default, or of the API, where there are no stops.
   void DropIncludeStop();
+  // Drops speculation of a default that the search of the request excludes.
+  void DropSpeculation();
   // As many tokens as there is room for, up to the API's default.
   void SetMaxTokens();
 
@@ -100,6 +108,8 @@ class Resolver {
   bool IsOpen(std::string_view param) const {
     return std::ranges::find(given_, param) == given_.end();
   }
+  // Returns the largest max_new_tokens; below 1 if there is no room.
+  int64_t MostNewTokens(const GenerationParams& params) const;
   // True if the request with these params passes ValidateParams.
   bool IsValid(const ModelDescription& model, GenerationParams params) const;
   // Sets a default of the server in `*params`.
@@ -120,6 +130,10 @@ class Resolver {
   const ApiDefaults* const api_;
   const int64_t num_prompt_tokens_;
   bool keeps_include_stop_ = false;
+  bool keeps_speculate_ = false;
+  // Of a request that leaves max_new_tokens open; nullopt: the model's default
+  // (ModelDescription::default_max_new_tokens).
+  std::optional<int64_t> max_new_tokens_;
   std::vector<std::string_view> given_;  // and what was taken
   ResolvedParams resolved_;
 };
@@ -128,7 +142,38 @@ bool Resolver::IsValid(const ModelDescription& model,
                        GenerationParams params) const {
   params.bad_words.clear();     // has no tokens yet
   params.include_stop = false;  // may belong to a stop that is still open
+  // Speculation of a default excludes no search: it is dropped later.
+  if (!keeps_speculate_ && params.speculate == resolved_.params.speculate) {
+    params.speculate.reset();
+  }
+  const int64_t most = MostNewTokens(params);
+  if (max_new_tokens_ && most >= 1 && !params.max_new_tokens &&
+      !params.allowed_sequences) {
+    params.max_new_tokens = std::min(*max_new_tokens_, most);
+  }
   return ValidateParams(model, num_prompt_tokens_, &params).ok();
+}
+
+int64_t Resolver::MostNewTokens(const GenerationParams& params) const {
+  const int64_t in_context =
+      model_.max_context - NumContextTokens(model_, num_prompt_tokens_, params);
+  return api_ == nullptr ? in_context : std::min(in_context, api_->max_tokens);
+}
+
+void Resolver::FindMaxTokens(const ServerValues& server,
+                             const GenerationDefaults& defaults) {
+  const int64_t most = MostNewTokens(params());
+  if (!IsOpen("max_new_tokens") || most < 1) return;
+  const std::optional<int64_t>& of_server = server.params.max_new_tokens;
+  if (of_server && *of_server >= 1 && *of_server <= most) {
+    max_new_tokens_ = of_server;
+    return;
+  }
+  const int64_t num_in_context =
+      NumContextTokens(model_, num_prompt_tokens_, params());
+  max_new_tokens_ = MaxNewTokensOf(defaults, {num_in_context, most});
+  if (max_new_tokens_ || api_ == nullptr) return;
+  max_new_tokens_ = std::min(most, api_->max_new_tokens);
 }
 
 void Resolver::SettleSearch(const ServerValues& server, int64_t model_beams) {
@@ -154,6 +199,12 @@ void Resolver::SettleSearch(const ServerValues& server, int64_t model_beams) {
   if (IsOpen("do_sample")) {
     params().do_sample = draws || (is_by_server && server.params.do_sample);
     given_.push_back("do_sample");
+    const auto of_server =
+        std::ranges::find(server.values, "do_sample", &NamedValue::first);
+    if (of_server != server.values.end() &&
+        params().do_sample == server.params.do_sample) {
+      resolved_.defaults.push_back(*of_server);
+    }
   }
 }
 
@@ -193,9 +244,6 @@ void Resolver::Take(const ServerValues& server) {
     Set(server, *beams, &params());
     MarkTaken(*beams);
   }
-  std::ranges::copy_if(
-      open, std::back_inserter(resolved_.left_out),
-      [&](const NamedValue& value) { return IsOpen(value.first); });
 }
 
 void Resolver::Take(const GenerationDefaults& defaults) {
@@ -209,9 +257,7 @@ void Resolver::Take(const GenerationDefaults& defaults) {
   }
   const std::vector<bool> is_taken = TakeFields(defaults);
   for (size_t i = 0; i < is_taken.size(); ++i) {
-    const NamedValue& field = defaults.fields[i];
-    if (!IsOpen(ParamOfDefault(field.first))) continue;
-    (is_taken[i] ? resolved_.defaults : resolved_.left_out).push_back(field);
+    if (is_taken[i]) resolved_.defaults.push_back(defaults.fields[i]);
   }
   if (api_ != nullptr && IsOpen("max_new_tokens")) {
     LimitMaxTokens(api_->max_tokens);
@@ -282,20 +328,24 @@ void Resolver::LimitMaxTokens(int64_t limit) {
 void Resolver::DropIncludeStop() {
   if (!params().stop.empty() || keeps_include_stop_) return;
   params().include_stop = false;
-  NamedValues& taken = resolved_.defaults;
-  const auto found =
-      std::ranges::find(taken, "include_stop", &NamedValue::first);
-  if (found == taken.end()) return;
-  resolved_.left_out.push_back(std::move(*found));
-  taken.erase(found);
+  std::erase_if(resolved_.defaults, [](const NamedValue& value) {
+    return value.first == "include_stop";
+  });
+}
+
+void Resolver::DropSpeculation() {
+  const std::optional<SpeculationParams>& speculate = params().speculate;
+  if (keeps_speculate_ || !speculate || CanSpeculate(params())) return;
+  if (speculate->method == SpeculationMethod::kNone) return;
+  params().speculate.reset();
+  std::erase_if(resolved_.defaults, [](const NamedValue& value) {
+    return value.first == "speculate";
+  });
 }
 
 void Resolver::SetMaxTokens() {
   if (params().max_new_tokens || params().allowed_sequences) return;
-  int64_t room =
-      std::min({model_.max_context -
-                    NumContextTokens(model_, num_prompt_tokens_, params()),
-                api_->max_tokens, api_->max_new_tokens});
+  int64_t room = std::min(MostNewTokens(params()), api_->max_new_tokens);
   const int64_t in_pages = RoomInPages(model_, num_prompt_tokens_, params());
   if (in_pages < room) {
     // If not even one token fits, the engine refuses the request.
@@ -323,14 +373,50 @@ ResolvedParams ResolveDefaults(const DefaultSources& sources,
       sources.model != nullptr ? *sources.model : kNoModel;
   Resolver resolver(std::move(params), given, model, num_prompt_tokens,
                     sources.api);
+  resolver.FindMaxTokens(server, defaults);
   if (sources.api != nullptr) {
     resolver.SettleSearch(server, defaults.params.num_beams);
   }
   resolver.Take(server);
   resolver.Take(defaults);
   resolver.DropIncludeStop();
+  resolver.DropSpeculation();
   if (sources.api != nullptr) resolver.SetMaxTokens();
   return std::move(resolver).resolved();
+}
+
+std::string SpeculationNote(const DefaultSources& sources,
+                            const GenerationParams& params,
+                            std::span<const std::string_view> given,
+                            const ModelDescription& model,
+                            int64_t num_prompt_tokens) {
+  constexpr std::string_view kSpeculate = "speculate";
+  const std::optional<SpeculationParams>& speculate = params.speculate;
+  if (!speculate || speculate->method == SpeculationMethod::kNone ||
+      std::ranges::find(given, kSpeculate) == given.end()) {
+    return "";
+  }
+  const auto resolve = [&](GenerationParams with) {
+    return ResolveDefaults(sources, std::move(with), given, model,
+                           num_prompt_tokens)
+        .params;
+  };
+  const GenerationParams resolved = resolve(params);
+  GenerationParams without = params;
+  without.speculate.reset();
+  without = resolve(std::move(without));
+  std::vector<std::string> left;
+  for (const std::string_view name :
+       {"stochastic", "do_sample", "num_beams", "num_beam_groups"}) {
+    const ParamMember& member = ParamNamed(name).member;
+    if (member.equal(resolved, without)) continue;
+    const std::string number = member.show(without);
+    left.push_back(Concat(name, " ", number.empty() ? "true" : number));
+  }
+  if (left.empty()) return "";
+  return Concat(JoinWithAnd(left), left.size() == 1 ? " is" : " are",
+                " left out, a default that does not go with ", kSpeculate, " ",
+                NameOf(speculate->method));
 }
 
 bool SamplesUnlessSelected(const ServerValues& server) {

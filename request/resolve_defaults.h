@@ -7,8 +7,9 @@
 //   4. the defaults of the API that the request came by (ApiDefaults)
 //   5. those of GenerationParams
 //
-// A default is taken if the request with it still passes ValidateParams, so
-// that no default invalidates a valid request: requests that sample take
+// A default is taken if the request with it still passes ValidateParams, with
+// the max_new_tokens that it will have, so that no default invalidates a valid
+// request: requests that sample take
 // temperature and top_p, as in transformers. Defaults that others depend on
 // come first, lists last. The exceptions:
 //
@@ -26,7 +27,10 @@
 //    such defaults are not taken.
 //  * forced_bos_token_id of the model is taken after a context of one token
 //    (ForcedBosByDefault); decoder_prompt gives decoder_prompt_tokens.
-//  * include_stop of a default is dropped where no level has stops.
+//  * include_stop of a default is dropped where no level has stops, and
+//    speculate of a default where the search excludes it. A request's own
+//    speculate excludes defaults that make a search which cannot speculate
+//    (SpeculationNote).
 //  * max_new_tokens and max_length of the model are lowered to the room of the
 //    context.
 //
@@ -37,6 +41,7 @@
 #include <limits>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "absl/status/statusor.h"
@@ -91,8 +96,6 @@ struct ResolvedParams {
   // level has for the field, and the value as JSON. With an API also
   // max_new_tokens where pages or max_tokens lower it.
   NamedValues defaults = {};
-  // Defaults of fields that the request leaves open and that it cannot take.
-  NamedValues left_out = {};
 };
 
 // `given` lists the params that the request sets, by their names in the request
@@ -102,6 +105,16 @@ ResolvedParams ResolveDefaults(const DefaultSources& sources,
                                std::span<const std::string_view> given,
                                const ModelDescription& model,
                                int64_t num_prompt_tokens);
+
+// Returns a note that names the defaults of the search that a request leaves
+// out because of its own `speculate`, such as "num_beams 4 is left out, a
+// default that does not go with speculate ngram"; empty if there are none.
+// Arguments as for ResolveDefaults.
+std::string SpeculationNote(const DefaultSources& sources,
+                            const GenerationParams& params,
+                            std::span<const std::string_view> given,
+                            const ModelDescription& model,
+                            int64_t num_prompt_tokens);
 
 // Makes a request what an engine runs: encodes its decoder prompt
 // (ResolveDecoderPrompt), appends it to the prompt (AppendDecoderPrompt) and

@@ -82,6 +82,11 @@ absl::StatusOr<PromptRequest> MakeOne(const openai::Call& call,
   prompt.parts.tokens = std::move(tokens);
   prompt.parts.params = request.params;
   prompt.parts.defaults = std::move(resolved.defaults);
+  const std::optional<bool>& splits = model.defaults.call().split_sentences;
+  if (splits && !call.split_sentences) {
+    prompt.parts.defaults.emplace_back("split_sentences",
+                                       *splits ? "true" : "false");
+  }
   ASSIGN_OR_RETURN(prompt.engine, generator.Prepare(std::move(request)));
   if (!generator.description().encoder) {
     // The decoder prompt included.

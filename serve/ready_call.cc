@@ -50,6 +50,17 @@ absl::StatusOr<std::vector<PromptRequest>> MakePrompts(openai::Call* call,
       MakePromptRequests(*call, model, caller,
                          openai::AnswerId(call->api, caller.request_id),
                          resolved));
+  // An echo has log-probabilities of its own; others are a default's.
+  if (!call->params.prompt_logprobs) {
+    call->shows_prompt_logprobs =
+        std::ranges::any_of(prompts, [](const PromptRequest& prompt) {
+          return prompt.parts.params.prompt_logprobs.has_value();
+        });
+  }
+  std::string excluded = openai::SpeculationWarning(
+      *call, model.defaults, model.generator.defaults(),
+      model.generator.description());
+  if (!excluded.empty()) call->warnings.push_back(std::move(excluded));
   // Prompts may take different defaults.
   for (const PromptRequest& prompt : prompts) {
     std::string idle = openai::BeamsWarning(*call, prompt.parts.params);

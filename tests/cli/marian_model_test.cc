@@ -166,6 +166,9 @@ TEST_F(MarianModelTest, BeamsThatAreDrawnByDefaultAreToldOf) {
             Concat("espalier: note: num_beams is 4 by ", directory,
                    "/generation_config.json, so beams are drawn; --num-beams 1 "
                    "draws samples\n"));
+  EXPECT_EQ(errors({"--do-sample", "--speculate", "ngram"}),
+            "espalier: note: num_beams 4 is left out, a default that does not "
+            "go with speculate ngram\n");
   // More hypotheses than the default has beams leave it out.
   EXPECT_EQ(errors({"--do-sample", "-n", "6"}),
             Concat("espalier: note: num_beams is 4 by ", directory,
@@ -207,6 +210,11 @@ TEST_F(MarianModelTest, ABatchIsToldOfOneSuchRequest) {
   EXPECT_EQ(errors({R"("num_beams": 2)", quiet}), "");
   EXPECT_EQ(errors({quiet, beams}), note("q1", of_beams));
   EXPECT_EQ(errors({samples, quiet}), note("q0", of_samples));
+  EXPECT_EQ(
+      errors({R"("do_sample": true, "speculate": "ngram")", quiet}),
+      "espalier: note: request \"q0\": num_beams 4 is left out, a default "
+      "that does not go with speculate ngram (said of one such "
+      "request)\n");
   // In the order of the answers.
   const std::string both = errors({samples, beams});
   EXPECT_THAT(both,

@@ -14,6 +14,7 @@
 
 #include "base/json.h"
 #include "base/json_scan.h"
+#include "base/status.h"
 #include "request/json/generation_config.h"
 #include "request/param_fields.h"
 #include "tests/request/json/check_line.h"
@@ -147,7 +148,7 @@ struct Resolved {
             request.Find("decoder_prompt") != nullptr);
   }
 
-  // The highest level that sets the field and whose value was not left out;
+  // The highest level that sets the field and whose value was taken;
   // GenerationParams() if there is none.
   GenerationParams Expected(const ParamField& field) const {
     if (IsGiven(field.name)) return request.params;
@@ -156,11 +157,7 @@ struct Resolved {
       if (json == nullptr) continue;
       // No file says what holds without it.
       if (level == &model && field.IsDefault(level->params)) continue;
-      if (Has(result.left_out, field.name, *json) &&
-          !Has(result.defaults, field.name, *json)) {
-        continue;
-      }
-      return level->params;
+      if (Has(result.defaults, field.name, *json)) return level->params;
     }
     return GenerationParams();
   }
@@ -205,8 +202,8 @@ std::string Describe(const Resolved& made) {
       text += " " + param + ": " + json;
     }
   }
-  text += "\n  left out:";
-  for (const auto& [param, json] : made.result.left_out) {
+  text += "\n  taken:";
+  for (const auto& [param, json] : made.result.defaults) {
     text += " " + param + ": " + json;
   }
   return text;
@@ -260,6 +257,98 @@ TEST(ResolveDefaultsTest, AnApisRulesLeaveTheOtherFieldsToTheLevels) {
   }
 }
 
+// The level of a server or a request.
+Level LevelOf(const NamedValues& values) {
+  Level level = {values, {}};
+  for (const auto& [param, json] : values) {
+    EXPECT_OK(
+        ReadParam(ParamNamed(param), param, JsonText{json}, &level.params));
+  }
+  return level;
+}
+
+ResolvedParams Resolve(const Level& request, const Level& server,
+                       const NamedValues& model,
+                       const ApiDefaults* api = nullptr) {
+  const GenerationDefaults defaults = ModelDefaultsOf({model, {}});
+  const ServerValues values = {server.values, server.params};
+  std::vector<std::string_view> given;
+  for (const auto& [param, json] : request.values) given.push_back(param);
+  return ResolveDefaults({.server = &values, .model = &defaults, .api = api},
+                         request.params, given, EnFr(), 3);
+}
+
+TEST(ResolveDefaultsTest, DefaultsThatARequestsSpeculationExcludesAreNamed) {
+  const auto note = [](const Level& request, const Level& server,
+                       const NamedValues& model) {
+    const GenerationDefaults defaults = ModelDefaultsOf({model, {}});
+    const ServerValues values = {server.values, server.params};
+    std::vector<std::string_view> given;
+    for (const auto& [param, json] : request.values) given.push_back(param);
+    return SpeculationNote({.server = &values, .model = &defaults},
+                           request.params, given, EnFr(), 3);
+  };
+  const std::string rest =
+      " left out, a default that does not go with speculate ngram";
+  const Level draws =
+      LevelOf({{"do_sample", "true"}, {"speculate", R"("ngram")"}});
+  const Level open = LevelOf({{"speculate", R"("ngram")"}});
+  const NamedValues beams = {{"num_beams", "4"}};
+  EXPECT_EQ(note(draws, {}, beams), "num_beams 4 is" + rest);
+  EXPECT_EQ(note(draws, LevelOf(beams), {}), "num_beams 4 is" + rest);
+  EXPECT_EQ(note(open, {}, {{"num_beams", "4"}, {"num_beam_groups", "2"}}),
+            "num_beam_groups 2 is" + rest);
+  EXPECT_EQ(
+      note(open, LevelOf({{"stochastic", "true"}, {"num_beams", "4"}}), {}),
+      "stochastic true is" + rest);
+  EXPECT_EQ(note(open, {}, beams), "");
+  EXPECT_EQ(note(LevelOf({{"do_sample", "true"}, {"speculate", R"("off")"}}),
+                 {}, beams),
+            "");
+  EXPECT_EQ(note(LevelOf({{"do_sample", "true"}}), {}, beams), "");
+}
+
+TEST(ResolveDefaultsTest, SpeculationOfADefaultIsDroppedForTheSearch) {
+  const Level server = LevelOf({{"speculate", R"("ngram")"}});
+  EXPECT_TRUE(Resolve({}, server, {}).params.speculate.has_value());
+  const ResolvedParams resolved =
+      Resolve({}, server, {{"do_sample", "true"}, {"num_beams", "4"}});
+  EXPECT_EQ(resolved.params.num_beams, 4);
+  EXPECT_TRUE(resolved.params.do_sample);
+  EXPECT_FALSE(resolved.params.speculate.has_value());
+  EXPECT_FALSE(Has(resolved.defaults, "speculate", R"("ngram")"));
+}
+
+// Valid for 16 tokens, and beyond float32 for the whole context.
+TEST(ResolveDefaultsTest, DefaultsAreCheckedAtTheLengthThatRuns) {
+  const NamedValues decay = {{"exponential_decay_length_penalty", "[1, 2.0]"}};
+  const NamedValues short_decay = {
+      {"exponential_decay_length_penalty", "[1, 2.0]"},
+      {"max_new_tokens", "16"}};
+  const auto decays = [](const ResolvedParams& resolved) {
+    return resolved.params.exponential_decay_length_penalty.has_value();
+  };
+  const ApiDefaults api = {.max_new_tokens = 16};
+  EXPECT_TRUE(decays(Resolve({}, LevelOf(decay), {}, &api)));
+  EXPECT_TRUE(decays(Resolve({}, {}, decay, &api)));
+  EXPECT_TRUE(decays(Resolve({}, LevelOf(short_decay), {})));
+  EXPECT_TRUE(decays(Resolve({}, {}, short_decay)));
+  EXPECT_TRUE(decays(Resolve({}, LevelOf(decay), {{"max_new_tokens", "16"}})));
+  EXPECT_FALSE(decays(Resolve({}, {},
+                              {{"exponential_decay_length_penalty", "[1, 2.0]"},
+                               {"max_new_tokens", "900"}})));
+  EXPECT_OK(CheckDefaults(ModelDefaultsOf({short_decay, {}}), EnFr()));
+  EXPECT_THAT(Message(CheckDefaults(ModelDefaultsOf({decay, {}}), EnFr())),
+              ::testing::HasSubstr("exponential_decay_length_penalty"));
+}
+
+TEST(ResolveDefaultsTest, DoSampleOfAServerIsListed) {
+  const ApiDefaults api = {};
+  const ResolvedParams resolved = Resolve(
+      {}, LevelOf({{"num_beams", "4"}, {"do_sample", "true"}}), {}, &api);
+  EXPECT_TRUE(Has(resolved.defaults, "do_sample", "true"));
+}
+
 TEST(ResolveDefaultsTest, ASearchListsTheSamplingDefaultsThatItLeavesOut) {
   const GenerationDefaults defaults = ModelDefaultsOf(
       {{{"do_sample", "true"}, {"top_k", "20"}, {"length_penalty", "2.0"}},
@@ -269,12 +358,11 @@ TEST(ResolveDefaultsTest, ASearchListsTheSamplingDefaultsThatItLeavesOut) {
   const std::string_view given[] = {"num_beams"};
   const ResolvedParams resolved =
       ResolveDefaults({.model = &defaults}, params, given, EnFr(), 3);
-  EXPECT_THAT(resolved.left_out,
+  EXPECT_THAT(LeftOutForSearch(defaults, given, params),
               ::testing::ElementsAre(::testing::Pair("do_sample", "true"),
                                      ::testing::Pair("top_k", "20")));
   EXPECT_THAT(resolved.defaults,
               ::testing::ElementsAre(::testing::Pair("length_penalty", "2.0")));
-  EXPECT_EQ(LeftOutForSearch(defaults, given, params), resolved.left_out);
 }
 
 }  // namespace

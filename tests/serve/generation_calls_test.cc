@@ -140,6 +140,35 @@ TEST_F(GenerationCallsTest, AnswersNameTheDefaultsThatTheyTook) {
   }
 }
 
+TEST_F(GenerationCallsTest, DefaultsOfLogProbsOfPromptsAreAnswered) {
+  Start({.defaults = R"({"prompt_logprobs": 1, "logprobs": 2})"});
+  const json::value by_default =
+      *ParseJson(Post("/v1/completions",
+                      R"({"prompt": [4, 5, 6], "max_tokens": 2, "seed": 1})")
+                     .body);
+  const json::value by_call =
+      *ParseJson(Post("/v1/completions",
+                      R"({"prompt": [4, 5, 6], "max_tokens": 2, "seed": 1,
+               "prompt_logprobs": 1, "logprobs": 2})")
+                     .body);
+  const json::value& choice = by_default.at("choices").at(0);
+  EXPECT_EQ(choice.at("prompt_logprobs").as_array().size(), 3);
+  EXPECT_EQ(choice, by_call.at("choices").at(0));
+}
+
+TEST_F(GenerationCallsTest, DefaultsExcludedBySpeculationHaveAWarning) {
+  Start({.defaults = R"({"num_beams": 3, "do_sample": true, "n": 3})"});
+  const auto body = [&](const std::string& fields) {
+    return Post("/v1/completions",
+                R"({"prompt": [4, 5, 6], "max_tokens": 2)" + fields + "}")
+        .body;
+  };
+  EXPECT_THAT(body(R"(, "speculate": "ngram")"),
+              HasSubstr("does not go with speculate ngram"));
+  EXPECT_THAT(body(""), HasSubstr(R"("do_sample":true)"));
+  EXPECT_THAT(body(""), Not(HasSubstr("warnings")));
+}
+
 TEST_F(GenerationCallsTest, SpecialTokensOfNoTextAreWarnedOf) {
   constexpr std::string_view kBody =
       R"({"prompt": [4], "max_tokens": 1, "skip_special_tokens": false})";

@@ -19,7 +19,9 @@ struct OwnWords {
     draws.do_sample = body.params.do_sample;
     draws.best_of = body.params.best_of;
     draws.num_beams = body.params.num_beams;
+    draws.num_beam_groups = body.params.num_beam_groups;
     draws.stochastic = body.params.stochastic;
+    draws.speculate = body.params.speculate;
     draws.num_return_sequences = body.params.num_return_sequences;
   }
 
@@ -30,15 +32,19 @@ struct OwnWords {
 
   std::vector<std::string_view> given;
   std::vector<GivenAlias> aliases;
-  GenerationParams draws;  // only the fields that NoteOnDraws reads
+  GenerationParams draws;  // only the fields that select a search
 };
 
 DrawNote NoteOn(const std::string& id, const OwnWords& words,
-                const Generation& answer, const GenerationDefaults& defaults) {
+                const Generation& answer, const Runtime& runtime) {
   DrawNote note = NoteOnDraws(words.draws, words.given, answer.usage.defaults,
-                              defaults, words.NameOf("num_beams"),
+                              runtime.defaults(), words.NameOf("num_beams"),
                               words.NameOf("num_return_sequences"),
                               words.NameOf("do_sample"));
+  if (note.kind == DrawNoteKind::kNone) {
+    note.text = runtime.NoteOnSpeculation(words.draws, words.given);
+    if (!note.text.empty()) note.kind = DrawNoteKind::kSpeculation;
+  }
   if (note.kind != DrawNoteKind::kNone) {
     note.text = Concat("request ", id, ": ", note.text);
   }
@@ -72,7 +78,7 @@ boost::asio::awaitable<LineAnswer> RunLine(Runtime* runtime, std::string line,
     co_return LineAnswer{WriteErrorLine(request.id, status), status.code()};
   }
   LineAnswer written = {WriteResultLine(request.id, *answer, answer->texts)};
-  written.note = NoteOn(request.id, words, *answer, runtime->defaults());
+  written.note = NoteOn(request.id, words, *answer, *runtime);
   co_return written;
 }
 

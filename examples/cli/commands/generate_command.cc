@@ -129,6 +129,8 @@ absl::StatusOr<int> Generate(const GenerateOptions& options) {
   RETURN_IF_ERROR(runtime->OpenTrace());
   RETURN_IF_ERROR(runtime->OpenStats());
   PrintNoteOnDraws(params, given, *taken, runtime->defaults(), options.names);
+  const std::string note = runtime->NoteOnSpeculation(params, given);
+  if (!note.empty()) PrintNote(note);
   PrintWarningOfBeamOptions(params, given, *taken, runtime->defaults(),
                             options.names);
   const Stopwatch watch;

@@ -17,10 +17,11 @@
 namespace espalier::cli {
 
 enum class DrawNoteKind {
-  kNone,     // the request says all of it, or there are no such defaults
-  kBeams,    // num_beams is the model's
-  kSamples,  // the model's num_beams are below the number to return
-  kSearch,   // num_beams is the request's own, do_sample the model's
+  kNone,         // the request says all of it, or there are no such defaults
+  kBeams,        // num_beams is the model's
+  kSamples,      // the model's num_beams are below the number to return
+  kSearch,       // num_beams is the request's own, do_sample the model's
+  kSpeculation,  // defaults that do not go with the request's speculate
 };
 
 struct DrawNote {

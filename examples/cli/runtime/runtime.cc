@@ -198,7 +198,7 @@ absl::StatusOr<NamedValues> Runtime::CheckParams(
   RETURN_IF_ERROR(
       ResolveDecoderPrompt(tokenizer_.get(), model, defaults_, &params)
           .status());
-  auto [resolved, taken, left_out] = ResolveDefaults(
+  auto [resolved, taken] = ResolveDefaults(
       {.model = &defaults_}, std::move(params), given, model, kShortestPrompt);
   params = std::move(resolved);
   RETURN_IF_ERROR(ResolveBadWords(tokenizer_.get(), &params));
@@ -218,6 +218,14 @@ absl::StatusOr<NamedValues> Runtime::CheckParams(
       ValidateParams(model, kShortestPrompt, &params), taken, defaults_));
   RETURN_IF_ERROR(CheckStops(params, tokenizer_.get()));
   return taken;
+}
+
+std::string Runtime::NoteOnSpeculation(
+    const GenerationParams& params,
+    std::span<const std::string_view> given) const {
+  constexpr int kShortestPrompt = 1;  // tokens
+  return SpeculationNote({.model = &defaults_}, params, given,
+                         backend_->steps()->description(), kShortestPrompt);
 }
 
 absl::StatusOr<Request> Runtime::MakeRequest(RequestBody body,

@@ -64,6 +64,9 @@ class Runtime {
   // `given` lists the params that are not left open (RequestBody::given).
   absl::StatusOr<NamedValues> CheckParams(
       GenerationParams params, std::span<const std::string_view> given) const;
+  // Returns SpeculationNote of a request with these params.
+  std::string NoteOnSpeculation(const GenerationParams& params,
+                                std::span<const std::string_view> given) const;
 
   // Runs one request; text goes through the prompt template, sentence by
   // sentence if it is split (espalier/split_text.h). May be called on any

@@ -131,8 +131,8 @@ class Resolver {
   const int64_t num_prompt_tokens_;
   bool keeps_include_stop_ = false;
   bool keeps_speculate_ = false;
-  // Of a request that leaves max_new_tokens open; nullopt: the model's default
-  // (ModelDescription::default_max_new_tokens).
+  // The length of a request that leaves max_new_tokens open; nullopt: the
+  // model's (ModelDescription::default_max_new_tokens).
   std::optional<int64_t> max_new_tokens_;
   std::vector<std::string_view> given_;  // and what was taken
   ResolvedParams resolved_;

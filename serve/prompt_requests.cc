@@ -257,7 +257,7 @@ absl::StatusOr<std::optional<SplitText>> SplitPrompt(
           .params;
   ASSIGN_OR_RETURN(const bool is_split, IsSplit(choice, params));
   if (is_split) return SplitIntoSentences(*text, max_sentences);
-  *whole_for = FieldOfWholeText(choice, params, *text);
+  *whole_for = call.NameOf(FieldOfWholeText(choice, params, *text));
   return std::nullopt;
 }
 

@@ -132,9 +132,13 @@ absl::StatusOr<std::vector<TokenId>> TruncatePrompt(
 
 absl::StatusOr<NamedValues> MakeDecoderPrompt(const Generator& generator,
                                               openai::Call* call) {
-  return ResolveDecoderPrompt(generator.tokenizer().get(),
-                              generator.description(), generator.defaults(),
-                              &call->params);
+  if (call->params.decoder_prompt.empty()) return NamedValues();
+  ASSIGN_OR_RETURN(
+      NamedValues taken,
+      ResolveDecoderPrompt(generator.tokenizer().get(), generator.description(),
+                           generator.defaults(), &call->params));
+  call->given.push_back({"decoder_prompt_tokens", "decoder_prompt"});
+  return taken;
 }
 
 absl::StatusOr<std::vector<TokenId>> DecoderTokens(

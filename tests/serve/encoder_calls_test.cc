@@ -117,6 +117,23 @@ TEST_F(EncoderCallsTest, ADecoderPromptAsTextThatIsTooLongIsNamed) {
   EXPECT_EQ(blank.at("param"), "decoder_prompt");
 }
 
+// Its tokens are made before the text is split.
+TEST_F(EncoderCallsTest, ADecoderPromptAsTextThatKeepsATextWholeIsNamed) {
+  const json::object error =
+      Refused("/v1/completions", R"({"prompt": "It rains. No.",
+              "decoder_prompt": "Il", "split_sentences": true})");
+  EXPECT_EQ(error.at("message"),
+            "split_sentences must be false with decoder_prompt, got true");
+  const RawResponse whole = Post(
+      "/v1/completions",
+      R"({"prompt": "It rains. No.", "decoder_prompt": "Il", "max_tokens": 1})");
+  EXPECT_EQ(whole.status, 200) << whole.body;
+  EXPECT_EQ(ParseJson(whole.body)->at("warnings").at(0),
+            "a text of several sentences is translated as one because of "
+            "decoder_prompt, and may lose some; split it, or leave out "
+            "decoder_prompt");
+}
+
 // By the names that the call has for them.
 TEST_F(EncoderCallsTest, TwoDecoderPromptsAreOneTooMany) {
   for (const char* const path : {"/v1/completions", "/tokenize"}) {

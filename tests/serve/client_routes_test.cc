@@ -227,9 +227,17 @@ TEST_F(ClientRoutesTest, CallsAreAbortedByTheirIds) {
   EXPECT_TRUE(AwaitMetric("vllm:num_requests_running", 0));
   EXPECT_EQ(NumAborted(Post("/abort_requests", R"({"request_ids": "a"})")), 0);
   for (const std::string_view bad :
-       {"{}", R"({"request_ids": 1})", R"({"ids": "a"})", "[]", ""}) {
+       {"{}", R"({"request_ids": 1})", R"({"ids": "a"})",
+        R"({"request_ids": "a", "": 1})", "[]", ""}) {
     EXPECT_EQ(Post("/abort_requests", bad).status, 400) << bad;
   }
+  const json::value refused =
+      ParseJson(
+          Post("/abort_requests", R"({"request_ids": [], "foo": 1})").body)
+          .value();
+  EXPECT_EQ(refused.at("error").at("message"),
+            R"(unknown field "foo"; request_ids is the only one)");
+  EXPECT_EQ(refused.at("error").at("param"), "foo");
 }
 
 TEST_F(ClientRoutesTest, ScoringsAreAbortedByTheirIds) {

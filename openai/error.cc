@@ -95,7 +95,7 @@ bool ExceedsContext(const absl::Status& status) {
 // Returns the name that a call has for a field of its request.
 std::optional<std::string> NameIn(const Call& call, std::string_view field) {
   constexpr std::string_view kUseBeamSearch = "use_beam_search";
-  if (field == "prompt" || field == "prompt_tokens") {
+  if (field == "prompt" || field == "prompt_tokens" || field == "messages") {
     return std::string(InputOf(call.api));
   }
   bool says_max_new_tokens = false;
@@ -165,10 +165,13 @@ absl::Status InWordsOf(const Call& call, const absl::Status& error) {
       .field = [&](std::string_view field) { return NameIn(call, field); },
       .option = NameOfOption};
   absl::Status reworded = InWordsOf(words, error);
-  for (const char* const type : {kParam, kCode}) {
-    if (const auto payload = error.GetPayload(type)) {
-      reworded.SetPayload(type, *payload);
-    }
+  if (const auto param = error.GetPayload(kParam)) {
+    const std::string field(*param);
+    reworded.SetPayload(
+        kParam, absl::Cord(ToAbsl(NameIn(call, field).value_or(field))));
+  }
+  if (const auto code = error.GetPayload(kCode)) {
+    reworded.SetPayload(kCode, *code);
   }
   const std::optional<FieldError> field = FieldErrorOf(error);
   if (field && field->field == "the prompt") {

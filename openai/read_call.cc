@@ -144,9 +144,10 @@ absl::Status SettlePrompts(CallDraft* draft) {
   RETURN_IF_ERROR(CheckTextOptions(draft->call));
   if (!draft->call.chat) return absl::OkStatus();
   const auto& adds_prompt = draft->adds_generation_prompt;
-  RETURN_IF_ERROR(SettleFinalMessage(draft->continue_final_message,
-                                     adds_prompt ? &*adds_prompt : nullptr,
-                                     &*draft->call.chat));
+  RETURN_IF_ERROR(InWordsOf(
+      draft->call, SettleFinalMessage(draft->continue_final_message,
+                                      adds_prompt ? &*adds_prompt : nullptr,
+                                      &*draft->call.chat)));
   const std::string& decoder_prompt = draft->call.params.decoder_prompt;
   if (!draft->call.chat->continue_final_message || decoder_prompt.empty()) {
     return absl::OkStatus();
@@ -186,9 +187,10 @@ absl::StatusOr<Call> ReadCall(Api api, std::string_view body,
   RETURN_IF_ERROR(WarnOfUnknown(fields.outer(), &draft));
   RETURN_IF_ERROR(ReadSampling(&fields, limits, &draft));
   RETURN_IF_ERROR(CheckInputs(draft));
-  if (api == Api::kResponses) AddInstructions(&draft.call);
   SettleTools(&draft);
   RETURN_IF_ERROR(SettlePrompts(&draft));
+  // After the checks, whose errors number the messages of the call.
+  if (api == Api::kResponses) AddInstructions(&draft.call);
   RETURN_IF_ERROR(SettleCall(&draft));
   return std::move(draft.call);
 }

@@ -15,6 +15,12 @@
 namespace espalier::openai {
 namespace {
 
+// False for other names; an empty one is left for the checks of messages.
+bool IsRole(std::string_view name) {
+  return name.empty() || name == "user" || name == "assistant" ||
+         name == "system" || name == "developer";
+}
+
 ChatInputs& DraftedChat(CallDraft* draft) {
   std::optional<ChatInputs>& chat = draft->call.chat;
   return chat ? *chat : chat.emplace();
@@ -52,6 +58,12 @@ absl::Status ReadItem(const std::string& name, json::value* value) {
   if (type != nullptr && *type != "message") {
     return InvalidField(FieldName{name}, ".type must be \"message\"",
                         Got(Shown(type)));
+  }
+  const json::value* const role = item.if_contains("role");
+  if (role != nullptr && role->is_string() && !IsRole(role->get_string())) {
+    return InvalidField(FieldName{name},
+                        ".role must be user, assistant, system or developer",
+                        Got(Shown(role)));
   }
   for (const char* const member : {"type", "id", "status", "phase"}) {
     item.erase(member);

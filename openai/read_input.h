@@ -14,7 +14,8 @@ namespace espalier::openai {
 struct CallDraft;  // openai/call_draft.h
 
 // "input": a text, which the user says, or a list of messages, whose parts are
-// of type input_text and output_text. An item of another type is refused.
+// of type input_text and output_text, and whose role is user, assistant, system
+// or developer. An item of another type is refused.
 // Errors: kInvalidArgument naming the field ("input[0].type") and the value.
 absl::Status ReadInput(std::string_view name, const JsonText& json,
                        const Limits& limits, CallDraft* draft);

@@ -122,6 +122,15 @@ TEST(ResponseTest, WhatNeedsStateOrHasNoAnswerIsRefusedByName) {
        R"(input[0].content[0].type must be "input_text")"},
       {R"("input": [7])", "input[0] must be an object, got 7"},
       {R"("input": [{"content": "a"}])", "input[0].role must be a string"},
+      {R"("input": [{"role": "tool", "content": "a"}])",
+       "input[0].role must be user, assistant, system or developer, got "
+       "\"tool\""},
+      {R"("input": [{"role": "user", "content": "a"}, {"role": "foo"}])",
+       "input[1].role must be user"},
+      // Numbered as in the call, whatever stands in front of it.
+      {R"("input": [{"role": "user", "content": "a", "prefix": true}],
+          "instructions": "b")",
+       R"(input[0].role must be "assistant" with prefix, got "user")"},
       {R"("input": [])", "input must not be empty"},
       {R"("input": 7)", "input must be a string or a list"},
       {R"("instructions": "a")", "input must be there"},

@@ -111,6 +111,9 @@ TEST_F(PromptTokensTest, AChatThatCannotBeSaysWhatCan) {
                 HasSubstr("; /v1/completions takes a prompt without one"));
     EXPECT_THAT(response.body, HasSubstr(R"("param": "messages")"));
   }
+  const RawResponse response = Post("/v1/responses", R"({"input": "a"})");
+  EXPECT_EQ(response.status, 400) << response.body;
+  EXPECT_THAT(response.body, HasSubstr(R"("param": "input")"));
 }
 
 TEST_F(PromptTokensTest, TokenizeRefusesWhatACompletionRefuses) {

@@ -13,6 +13,7 @@
 #include "base/json_scan.h"
 #include "openai/call.h"
 #include "openai/limits.h"
+#include "openai/score_call.h"
 #include "request/param_fields.h"
 
 namespace espalier::openai {
@@ -26,6 +27,9 @@ struct CallDraft {
   std::optional<bool> has_logprobs;
   std::optional<int64_t> top_logprobs;
   bool return_token_strs = false;  // for /tokenize
+  // Scoring only: its own fields. Those of other calls are in `call`, the query
+  // as its prompt.
+  ScoreCall score;
   // Chat only: its tools, their names, and whether they may be called.
   json::value tools = nullptr;
   std::vector<std::string> tool_names;

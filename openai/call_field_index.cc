@@ -26,7 +26,14 @@ bool IsOfPrompt(std::string_view param) {
          param == "forced_bos_token_id" || param == "max_new_tokens";
 }
 
+// Params that say something about scores of given tokens.
+bool IsOfScoring(std::string_view param) {
+  return IsBesideSampling(param) || param == "decoder_prompt" ||
+         param == "decoder_prompt_tokens";
+}
+
 bool HasParam(Scope scope, const ParamField& field) {
+  if (scope == kInScoring) return IsOfScoring(field.name);
   if (scope == kInTokenize) return IsOfPrompt(field.name);
   if (scope == kInDetokenize) return false;
   return scope != kInTokens || IsBesideSampling(field.name);
@@ -34,7 +41,7 @@ bool HasParam(Scope scope, const ParamField& field) {
 
 constexpr Scope kScopes[] = {kInCompletions, kInChat,     kInTokens,
                              kInSampling,    kInTokenize, kInDetokenize,
-                             kInResponses};
+                             kInResponses,   kInScoring};
 
 // Fields by name and scope, those of the table before params.
 class FieldIndex {

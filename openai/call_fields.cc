@@ -28,6 +28,7 @@ constexpr unsigned kInPrompts = kInTexts | kInTokenize;
 // Scopes whose answers have choices; a response has none.
 constexpr unsigned kInChoices = kInCompletions | kInChat;
 constexpr unsigned kAnywhere = kInAll | kInSampling;
+constexpr unsigned kInCalls = kInAll | kInTexting | kInScoring;
 
 using Draft = CallDraft;
 
@@ -41,6 +42,12 @@ template <auto Member>
 absl::Status SetDraft(std::string_view name, const JsonText& json,
                       const Limits&, Draft* draft) {
   return Read(name, json, &(draft->*Member));
+}
+
+template <auto Member>
+absl::Status SetScore(std::string_view name, const JsonText& json,
+                      const Limits&, Draft* draft) {
+  return Read(name, json, &(draft->score.*Member));
 }
 
 template <auto Member>
@@ -109,6 +116,33 @@ absl::Status SetTokens(std::string_view name, const JsonText& json,
   RETURN_IF_ERROR(ReadTokens(name, json, limits, &tokens));
   draft->call.prompts.emplace_back(std::move(tokens));
   return absl::OkStatus();
+}
+
+absl::Status SetQuery(std::string_view name, const JsonText& json,
+                      const Limits& limits, Draft* draft) {
+  RETURN_IF_ERROR(ReadPrompts(name, json, limits, &draft->call));
+  if (!draft->call.prompts_are_list) return absl::OkStatus();
+  return WrongType(name, "a string or token ids", json.text);
+}
+
+absl::Status SetItems(std::string_view name, const JsonText& json,
+                      const Limits& limits, Draft* draft) {
+  RETURN_IF_ERROR(CheckElements(name, json, limits));
+  Limits any = limits;  // how many there may be depends on the labels
+  any.max_prompts = limits.max_list_elements;
+  Call items;
+  RETURN_IF_ERROR(ReadPrompts(name, json, any, &items));
+  if (!items.prompts_are_list) {
+    return WrongType(name, "a list of strings, or of lists of token ids",
+                     json.text);
+  }
+  draft->score.items = std::move(items.prompts);
+  return absl::OkStatus();
+}
+
+absl::Status SetLabels(std::string_view name, const JsonText& json,
+                       const Limits& limits, Draft* draft) {
+  return ReadTokens(name, json, limits, &draft->score.label_token_ids);
 }
 
 ChatInputs* ChatOf(Draft* draft) {
@@ -276,7 +310,7 @@ absl::Status SetSeed(std::string_view name, const JsonText& json, const Limits&,
 
 constexpr CallField kFields[] = {
     // Model and prompt.
-    {"model", kInAll | kInTexting, SetName<&Call::model>},
+    {"model", kInCalls, SetName<&Call::model>},
     {"prompt", kInCompletions, SetPrompts},
     {"prompt", kInTokenize, SetText},
     {"messages", kInChat | kInTokenize, SetMessages},
@@ -287,7 +321,14 @@ constexpr CallField kFields[] = {
     {"token_ids", kInTokens, SetTokens},
     {"tokens", kInDetokenize, SetTokens},
     {"template", kInCompletions | kInTokenize, SetTemplate},
-    {"add_special_tokens", kInPrompts, SetCall<&Call::add_special_tokens>},
+    {"add_special_tokens", kInPrompts | kInScoring,
+     SetCall<&Call::add_special_tokens>},
+    {"query", kInScoring, SetQuery},
+    {"items", kInScoring, SetItems},
+    {"label_token_ids", kInScoring, SetLabels},
+    {"item_first", kInScoring, SetScore<&ScoreCall::item_first>},
+    {"apply_softmax", kInScoring, SetScore<&ScoreCall::apply_softmax>},
+    {"append_eos", kInScoring, SetScore<&ScoreCall::append_eos>},
     {"parse_special", kInCompletions | kInTokenize,
      SetCall<&Call::parse_special>},
     {"split_sentences", kInCompletions, SetCall<&Call::split_sentences>},
@@ -320,9 +361,9 @@ constexpr CallField kFields[] = {
      SetCall<&Call::return_token_ids>},
     {"return_tokens_as_token_ids", kInChoices, SetCall<&Call::tokens_as_ids>},
     {"output_mode", kInTokens, SetOutputMode},
-    {"strict", kInAll | kInTexting, SetDraft<&Draft::strict>},
+    {"strict", kInCalls, SetDraft<&Draft::strict>},
     {"return_token_strs", kInTokenize, SetDraft<&Draft::return_token_strs>},
-    {"request_id", kInAll, SetRequestId},
+    {"request_id", kInAll | kInScoring, SetRequestId},
     // Fields without effect on the answer.
     {"user", kInAll, Pass<std::string>},
     {"metadata", kInChoices | kInTokens, Pass<json::object>},

@@ -26,6 +26,7 @@ enum Scope : unsigned {
   kInTokenize = 16,
   kInDetokenize = 32,
   kInResponses = 64,
+  kInScoring = 128,
 };
 
 struct CallField {

@@ -30,6 +30,10 @@ constexpr InputHint kInputHints[] = {
     {"prompt", kInChat, "did you mean messages?"},
     {"prompt", kInResponses, "did you mean input?"},
     {"prompt", kInTokens, "a text is a prompt of /v1/completions"},
+    {"prompt", kInScoring, "did you mean query?"},
+    {"prompt_tokens", kInScoring,
+     "did you mean query? It takes token ids, too"},
+    {"params", kInScoring, "its fields stand beside query"},
     {"prompt_tokens", kInCompletions,
      "did you mean prompt? It takes token ids, too"},
     {"prompt_tokens", kInChat, "token ids are a prompt of /v1/completions"},
@@ -89,6 +93,7 @@ std::string HintAtRoute(std::string_view name) {
       {kInCompletions, "/v1/completions"},   {kInChat, "/v1/chat/completions"},
       {kInTokens, "/inference/v1/generate"}, {kInTokenize, "/tokenize"},
       {kInDetokenize, "/detokenize"},        {kInResponses, "/v1/responses"},
+      {kInScoring, "/generative_scoring"},
   };
   for (const auto& [other, route] : kRoutes) {
     const std::optional<KnownField> field = FindCallField(name, other);
@@ -143,7 +148,7 @@ class ScopeFields {
 // True if the name is close to an input of some route.
 bool IsMisspeltInput(std::string_view name) {
   constexpr std::string_view kInputs[] = {"prompt", "messages", "token_ids",
-                                          "tokens"};
+                                          "tokens", "query",    "items"};
   return !ClosestName(name, kInputs).empty();
 }
 

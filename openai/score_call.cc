@@ -14,88 +14,12 @@
 #include "base/status.h"
 #include "openai/answer_parts.h"
 #include "openai/call_draft.h"
-#include "openai/error.h"
+#include "openai/call_fields.h"
 #include "openai/logprobs.h"
-#include "openai/read_prompts.h"
-#include "request/param_fields.h"
-#include "request/read_json_text.h"
+#include "openai/object_fields.h"
 
 namespace espalier::openai {
 namespace {
-
-constexpr size_t kMaxWarnings = 8;
-
-// Params of the request format that say something here.
-constexpr std::string_view kParams[] = {
-    "cache_salt",   "deadline_ms", "decoder_prompt", "decoder_prompt_tokens",
-    "prefix_cache", "priority",    "tenant"};
-
-// The body while it is read.
-struct ScoreDraft {
-  ScoreCall call;
-  bool has_query = false;
-  bool has_items = false;
-  bool strict = false;
-  std::vector<std::string> unknown;
-  absl::Status status;  // the first error
-};
-
-absl::Status ReadQuery(std::string_view name, const JsonText& json,
-                       const Limits& limits, ScoreDraft* draft) {
-  Call query;
-  RETURN_IF_ERROR(ReadPrompts(name, json, limits, &query));
-  if (query.prompts_are_list) {
-    return WrongType(name, "a string or token ids", json.text);
-  }
-  draft->call.query = std::move(query.prompts[0]);
-  draft->has_query = true;
-  return absl::OkStatus();
-}
-
-absl::Status ReadItems(std::string_view name, const JsonText& json,
-                       const Limits& limits, ScoreDraft* draft) {
-  RETURN_IF_ERROR(CheckElements(name, json, limits));
-  Limits any = limits;  // how many there may be depends on the labels
-  any.max_prompts = limits.max_list_elements;
-  Call items;
-  RETURN_IF_ERROR(ReadPrompts(name, json, any, &items));
-  if (!items.prompts_are_list) {
-    return WrongType(name, "a list of strings, or of lists of token ids",
-                     json.text);
-  }
-  draft->call.items = std::move(items.prompts);
-  draft->has_items = true;
-  return absl::OkStatus();
-}
-
-absl::Status ReadField(std::string_view name, const JsonText& json,
-                       const Limits& limits, ScoreDraft* draft) {
-  ScoreCall& call = draft->call;
-  if (name == "query") return ReadQuery(name, json, limits, draft);
-  if (name == "items") return ReadItems(name, json, limits, draft);
-  if (name == "model") return ReadName(name, json, limits, &call.model);
-  if (name == "label_token_ids") {
-    return ReadTokens(name, json, limits, &call.label_token_ids);
-  }
-  if (name == "apply_softmax") return Read(name, json, &call.apply_softmax);
-  if (name == "item_first") return Read(name, json, &call.item_first);
-  if (name == "add_special_tokens") {
-    return Read(name, json, &call.add_special_tokens);
-  }
-  if (name == "append_eos") return Read(name, json, &call.append_eos);
-  if (name == "strict") return Read(name, json, &draft->strict);
-  if (name == "request_id") {
-    return ReadName(name, json, limits, &call.request_id);
-  }
-  if (std::ranges::find(kParams, name) != std::end(kParams)) {
-    RETURN_IF_ERROR(CheckElements(name, json, limits));
-    return ReadParam(ParamNamed(name), name, json, &call.params);
-  }
-  if (draft->unknown.size() < kMaxWarnings) {
-    draft->unknown.push_back(Concat("unknown field ", ShownInQuotes(name)));
-  }
-  return absl::OkStatus();
-}
 
 // Checks the number of tokens to score, before any of them is made.
 absl::Status CheckSize(const ScoreCall& call, const Limits& limits) {
@@ -225,10 +149,9 @@ int64_t ScoreCall::num_text_bytes() const {
 
 absl::StatusOr<ScoreCall> ReadScoreCall(std::string_view body,
                                         const Limits& limits) {
-  ScoreDraft draft;
+  ObjectFields fields(kInScoring);
   const auto take = [&](int, std::string_view key, const JsonText& value) {
-    if (value.is_null() || !draft.status.ok()) return;
-    draft.status = ReadField(Unquoted(key), value, limits, &draft);
+    fields.Add(key, value);
   };
   ASSIGN_OR_RETURN(const JsonText json,
                    ScanJson(WithoutByteOrderMark(body), 1, take));
@@ -236,16 +159,29 @@ absl::StatusOr<ScoreCall> ReadScoreCall(std::string_view body,
     return InvalidArgument("the body must be a JSON object, got ",
                            Shown(json.text));
   }
-  RETURN_IF_ERROR(draft.status);
-  if (!draft.unknown.empty() && draft.strict) {
-    return InvalidArgument(draft.unknown[0]);
+  CallDraft draft;
+  for (const auto& [field, name, value] : fields.Take()) {
+    RETURN_IF_ERROR(ReadCallField(field, name, value, limits, &draft));
   }
-  if (!draft.has_query) return InvalidField("`query` must be there");
-  if (!draft.has_items) return InvalidField("`items` must be there");
-  RETURN_IF_ERROR(CheckOptions(draft.call));
-  RETURN_IF_ERROR(CheckSize(draft.call, limits));
-  draft.call.warnings = std::move(draft.unknown);
-  return std::move(draft.call);
+  RETURN_IF_ERROR(WarnOfUnknown(fields, &draft));
+  if (draft.call.prompts.empty()) {
+    return MissingField(MessageParts("`query` must be there", Got("nothing")),
+                        draft);
+  }
+  if (draft.score.items.empty()) {
+    return MissingField(MessageParts("`items` must be there", Got("nothing")),
+                        draft);
+  }
+  ScoreCall call = std::move(draft.score);
+  call.model = std::move(draft.call.model);
+  call.query = std::move(draft.call.prompts[0]);
+  call.add_special_tokens = draft.call.add_special_tokens.value_or(true);
+  call.params = std::move(draft.call.params);
+  call.request_id = std::move(draft.call.request_id);
+  call.warnings = std::move(draft.call.warnings);
+  RETURN_IF_ERROR(CheckOptions(call));
+  RETURN_IF_ERROR(CheckSize(call, limits));
+  return call;
 }
 
 std::string WriteScores(const ScoreCall& call, const AnswerHead& head,

@@ -16,6 +16,7 @@
 #include "openai/call.h"
 #include "openai/call_fields.h"
 #include "openai/error.h"
+#include "openai/score_call.h"
 #include "openai/tokenize.h"
 #include "tests/status_matchers.h"
 
@@ -35,6 +36,7 @@ std::string BodyOf(Scope scope, std::string_view field,
       : scope == kInResponses  ? R"("input": "a", )"
       : scope == kInTokenize   ? R"("prompt": "a", )"
       : scope == kInDetokenize ? R"("tokens": [1], )"
+      : scope == kInScoring    ? R"("query": "a", "items": ["b"], )"
                                : R"("token_ids": [1], )";
   if (scope == kInSampling) {
     return Concat("{", begin, R"("sampling_params": {)", member, "}}");
@@ -57,6 +59,8 @@ absl::Status Read(Scope scope, const std::string& body) {
       return ReadTokenizeCall(body).status();
     case kInDetokenize:
       return ReadDetokenizeCall(body).status();
+    case kInScoring:
+      return ReadScoreCall(body).status();
   }
   return absl::OkStatus();
 }
@@ -101,8 +105,9 @@ std::vector<Value> Values() {
           {"object", R"({"type": "json_object"})"}};
 }
 
-constexpr Scope kAll[] = {kInResponses, kInCompletions, kInChat,      kInTokens,
-                          kInSampling,  kInTokenize,    kInDetokenize};
+constexpr Scope kAll[] = {kInResponses,  kInCompletions, kInChat,
+                          kInTokens,     kInSampling,    kInTokenize,
+                          kInDetokenize, kInScoring};
 
 // Every field of every scope with every value. What is refused is refused well;
 // which ones are is pinned by their number, and by the test below.
@@ -152,7 +157,7 @@ TEST(RefusalsTest, NoFieldTakesValuesOfThreeOtherKinds) {
 
 TEST(RefusalsTest, BodiesAreJsonObjects) {
   for (const Scope scope : {kInCompletions, kInChat, kInResponses, kInTokens,
-                            kInTokenize, kInDetokenize}) {
+                            kInTokenize, kInDetokenize, kInScoring}) {
     for (const char* body :
          {"", "{", "[]", "7", "null", "\"a\"", "{}", "{\"prompt\": \"\xff\"}",
           R"({"prompt": "a"} x)", R"({"prompt": "a",})", "{'prompt': 'a'}",

@@ -111,7 +111,8 @@ TEST_F(ScoreCallsTest, TextsAreScoredAsTranslations) {
   const json::array& data = scored.at("data").as_array();
   EXPECT_TRUE(data[0].at("is_greedy").as_bool());
   EXPECT_GT(data[0].at("score").to_number<double>(), 0.99);
-  EXPECT_EQ(scored.at("warnings").at(0), "unknown field \"temperature\"");
+  EXPECT_EQ(scored.at("warnings").at(0),
+            "unknown field \"temperature\"; it is a field of /v1/completions");
 }
 
 // espalier score is Generator::Score.
@@ -170,8 +171,19 @@ TEST_F(ScoreCallsTest, APromptAsLongAsTheContextIsEchoed) {
 
 TEST_F(ScoreCallsTest, WrongBodiesAreRefusedByName) {
   const std::pair<std::string, std::string> cases[] = {
-      {R"({"items": ["a"]})", "query must be there"},
-      {R"({"query": "a"})", "items must be there"},
+      {"{}", "query must be there, got nothing"},
+      {R"({"items": ["a"]})", "query must be there, got nothing"},
+      {R"({"prompt": "a", "items": ["a"]})",
+       "query must be there, got nothing; unknown field \"prompt\"; it "
+       "is a field of /v1/completions"},
+      {R"({"query": "a"})", "items must be there, got nothing"},
+      {R"({"query": "a", "items": ["b"], "request_id": "a\nb"})",
+       "request_id must be visible ASCII"},
+      {R"({"query": "a", "items": ["b"], "label_token_ids": [5],
+           "append_eos": true})",
+       "append_eos must be false with label_token_ids"},
+      {R"({"query": "a", "items": ["b"], "append_eos": 1})",
+       "append_eos must be true or false"},
       {R"({"query": "a", "items": []})", "items must not be empty, got []"},
       {R"({"query": "a", "items": ["b", ""]})", "items[1] must not be empty"},
       {R"({"query": "a", "items": [[1], [6000]]})", "items[1][0] must be"},
@@ -189,8 +201,12 @@ TEST_F(ScoreCallsTest, WrongBodiesAreRefusedByName) {
        "unknown field \"top_k\""}};
   for (const auto& [body, message] : cases) {
     const json::object error = Refused(body);
-    EXPECT_THAT(std::string(error.at("message").as_string()),
-                HasSubstr(message))
+    const std::string said(error.at("message").as_string());
+    EXPECT_THAT(said, HasSubstr(message)) << body;
+    // The message begins with the field, unless that is unknown.
+    const std::string field = said.substr(0, said.find(' '));
+    EXPECT_EQ(std::string(error.at("param").as_string()),
+              field == "unknown" ? "top_k" : field)
         << body;
   }
   EXPECT_EQ(Post("/generative_scoring", R"({"query": "a", "items": ["b"],

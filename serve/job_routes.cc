@@ -14,16 +14,6 @@ namespace espalier::serve {
 
 namespace asio = boost::asio;
 
-namespace {
-
-const openai::Error& NoJobs() {
-  static const auto* const error = new openai::Error(openai::MakeHttpError(
-      404, "no files and batches are kept: start the server with --files DIR"));
-  return *error;
-}
-
-}  // namespace
-
 std::string ServerCore::TenantOf(const Caller& caller) const {
   // As other calls do: by their keys, or without keys by their addresses.
   return caller.key >= 0 ? options_.api_keys.OwnerOf(caller.key)
@@ -40,20 +30,12 @@ JobCall ServerCore::JobCallOf(Call& call) const {
 }
 
 ServerCore::Work ServerCore::RespondJob(Call& call, JobCalls::Answer answer) {
-  if (jobs_ == nullptr) {
-    co_await Refuse(call, NoJobs());
-    co_return;
-  }
   JobCall job = JobCallOf(call);
   absl::StatusOr<std::string> body = co_await jobs_->Do(answer, std::move(job));
   co_await RespondOr(call, std::move(body));
 }
 
 ServerCore::Work ServerCore::AddFile(Call& call) {
-  if (jobs_ == nullptr) {
-    co_await Refuse(call, NoJobs());
-    co_return;
-  }
   absl::StatusOr<std::string> body =
       co_await jobs_->AddFile(options_.api_keys.OwnerOf(call.caller.key),
                               TenantOf(call.caller), call.exchange);
@@ -82,10 +64,6 @@ ServerCore::Work ServerCore::CancelBatch(Call& call) {
 }
 
 ServerCore::Work ServerCore::FileContent(Call& call) {
-  if (jobs_ == nullptr) {
-    co_await Refuse(call, NoJobs());
-    co_return;
-  }
   const bool is_head = call.exchange.request().method == "HEAD";
   JobCall job = JobCallOf(call);
   const absl::StatusOr<JobCalls::Content> content =

@@ -414,6 +414,11 @@ std::optional<openai::Error> ServerCore::Refusal(const http::Request& request,
         403, Concat(route->path, " changes the server for all its clients: it ",
                     "must be started with --allow-control"));
   }
+  if (route->is_job() && jobs_ == nullptr) {
+    return openai::MakeHttpError(
+        404,
+        "no files and batches are kept: start the server with --files DIR");
+  }
   if (route->takes == Takes::kForm) {
     const auto form = http::BoundaryOf(request.Find("content-type"));
     if (!form.ok()) return openai::MakeHttpError(415, Message(form.status()));

@@ -69,6 +69,11 @@ class ServerCore {
     Needs needs = Needs::kClients;
     Takes takes = Takes::kJson;
     bool is_control = false;  // with ServerOptions::allow_control alone
+
+    // True for the routes of files and batches.
+    bool is_job() const {
+      return path.starts_with("/v1/files") || path.starts_with("/v1/batches");
+    }
   };
   static std::span<const Route> Routes();
 
@@ -134,7 +139,7 @@ class ServerCore {
 
   Work Generate(Call& call, openai::Api api);
   Work Render(Call& call, openai::Api api);
-  // Responds with the result of `answer`, if the server has jobs.
+  // REQUIRES: jobs_ is not null, for this and the calls of its routes.
   Work RespondJob(Call& call, JobCalls::Answer answer);
   JobCall JobCallOf(Call& call) const;
   // Returns the tenant whose share of the stored files and batches a call uses:

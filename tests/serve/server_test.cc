@@ -399,6 +399,17 @@ TEST_F(ServerTest, ATenantOrASaltOfAnotherKeyIsNone) {
   }
 }
 
+// Whatever its body is said to be.
+TEST_F(ServerTest, WithoutFilesNoneOfTheirRoutesIsThere) {
+  Start();
+  for (const std::string_view path : {"/v1/files", "/v1/batches"}) {
+    const RawResponse response = Post(path, "{}");
+    EXPECT_EQ(response.status, 404) << response.body;
+    EXPECT_THAT(response.body, HasSubstr("--files DIR"));
+    EXPECT_EQ(Get(path).status, 404);
+  }
+}
+
 TEST_F(ServerTest, NamesOfOthersThatLeadHereAreRefused) {
   Start();
   const auto status = [&](std::string_view host, std::string_view path) {

@@ -95,7 +95,7 @@ void ChunkDecoder::EndLine() {
   if (size_ == 0) {
     state_ = State::kTrailers;
     line_bytes_ = 0;
-  } else if (size_ > static_cast<uint64_t>(max_body_bytes_ - body_bytes_)) {
+  } else if (size_ > static_cast<uint64_t>(max_body_.value - body_bytes_)) {
     RefuseSize();
   } else {
     body_bytes_ += static_cast<int64_t>(size_);
@@ -104,7 +104,7 @@ void ChunkDecoder::EndLine() {
 
 size_t ChunkDecoder::TakeTrailers(std::string_view bytes) {
   // One more than allowed, so that the limit is noticed where it is passed.
-  const auto most = static_cast<size_t>(max_line_bytes_ - line_bytes_ + 1);
+  const auto most = static_cast<size_t>(max_line_.value - line_bytes_ + 1);
   const size_t taken = trailers_.Scan(bytes.substr(0, most));
   CountLineBytes(static_cast<int64_t>(taken));
   if (trailers_.state() == LineScanner::State::kBad) {
@@ -120,16 +120,14 @@ void ChunkDecoder::Refuse(int status, std::string_view message) {
 }
 
 void ChunkDecoder::RefuseSize() {
-  Refuse(413, Concat("the body must have at most ", max_body_bytes_,
-                     " bytes, got more"));
+  Refuse(413, Concat("the body ", MustHaveAtMost(max_body_, "bytes")));
 }
 
 void ChunkDecoder::CountLineBytes(int64_t count) {
   line_bytes_ += count;
-  if (line_bytes_ > max_line_bytes_) {
-    Refuse(431, Concat("a line before a chunk of the body, and its trailers, "
-                       "must have at most ",
-                       max_line_bytes_, " bytes, got more"));
+  if (line_bytes_ > max_line_.value) {
+    Refuse(431, Concat("a line before a chunk of the body, and its trailers, ",
+                       MustHaveAtMost(max_line_, "bytes")));
   }
 }
 

@@ -2,7 +2,7 @@
 // section 7.1), as bytes arrive in pieces of any size. Extensions and trailers
 // are dropped.
 //
-//   ChunkDecoder decoder(max_line_bytes, max_body_bytes);
+//   ChunkDecoder decoder(max_line, max_body);
 //   const size_t taken = decoder.Decode(received, &body);
 //   if (decoder.refusal()) ...  // answer with it, and close
 //   if (decoder.is_done()) ...  // what is behind `taken` is the next request
@@ -18,15 +18,17 @@
 #include <string_view>
 
 #include "http/header_parser.h"
+#include "http/limits.h"
 #include "http/line_scanner.h"
 
 namespace espalier::http {
 
 class ChunkDecoder {
  public:
-  // A line before a chunk, and the trailers, have at most max_line_bytes.
-  ChunkDecoder(int64_t max_line_bytes, int64_t max_body_bytes)
-      : max_line_bytes_(max_line_bytes), max_body_bytes_(max_body_bytes) {}
+  // Limits of bytes. A line before a chunk, and the trailers, have at most
+  // max_line.
+  ChunkDecoder(const NamedLimit& max_line, const NamedLimit& max_body)
+      : max_line_(max_line), max_body_(max_body) {}
 
   // Appends what `bytes` have of the body to *body, and returns how many bytes
   // it has read: all of them, unless it is done or has refused.
@@ -61,8 +63,8 @@ class ChunkDecoder {
   void RefuseSize();
   void CountLineBytes(int64_t count);
 
-  const int64_t max_line_bytes_;
-  const int64_t max_body_bytes_;
+  const NamedLimit max_line_;
+  const NamedLimit max_body_;
   State state_ = State::kFirstDigit;
   int64_t line_bytes_ = 0;  // in the current line, or in the trailers
   uint64_t size_ = 0;       // chunk size; in kData the rest of it

@@ -44,7 +44,13 @@ constexpr int kMaxRefused = 256;
 // have their turn.
 constexpr int kMaxSendsInARow = 32;
 
-constexpr std::string_view kLate = "the request took too long to arrive";
+// Refuses a request that is late, with the time-out that it is part of.
+Refusal Late(const LimitNames& names, RequestReader::State state) {
+  const bool is_body = state == RequestReader::State::kBody;
+  return {408, Concat("the request took too long to arrive",
+                      InParentheses(is_body ? names.body_timeout
+                                            : names.header_timeout))};
+}
 
 }  // namespace
 
@@ -102,7 +108,8 @@ void Connection::Refuse() {
     is_refused_ = true;
     if (++worker_->shared().num_refused > kMaxRefused) return Close();
     socket_.non_blocking(true);
-    Fail(503, "there are too many connections");
+    Fail(503, Concat("there are too many connections",
+                     InParentheses(worker_->limits().names.max_connections)));
   });
 }
 
@@ -126,10 +133,11 @@ void Connection::Check(Clock::time_point now, bool others_wait) {
         return Close();
       }
       worker_->counts().timeouts.Add(1);
-      Fail(408, kLate);
+      const auto late = Late(worker_->limits().names, reader_->state());
+      Fail(late.status, late.message);
     } else if (phase_ == Phase::kExchange && waits_body_ && is_due) {
       worker_->counts().timeouts.Add(1);
-      reader_->Refuse({408, std::string(kLate)});
+      reader_->Refuse(Late(worker_->limits().names, reader_->state()));
       error_code ignored;
       socket_.cancel(ignored);
     } else if (phase_ == Phase::kExchange &&

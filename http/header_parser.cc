@@ -75,9 +75,10 @@ class HeadParser : public beast::http::basic_parser<true> {
 };
 
 std::optional<Refusal> ParseByGrammar(std::string_view text,
-                                      int64_t max_headers, RequestHead* head) {
+                                      const NamedLimit& max_headers,
+                                      RequestHead* head) {
   using Error = beast::http::error;
-  HeadParser parser(max_headers, head);
+  HeadParser parser(max_headers.value, head);
   parser.header_limit(static_cast<uint32_t>(text.size()) + 1);
   parser.body_limit(boost::none);
   beast::error_code error;
@@ -94,8 +95,8 @@ std::optional<Refusal> ParseByGrammar(std::string_view text,
   }
   // Bytes are not limited here.
   if (error == Error::header_limit) {
-    return Refusal{431, Concat("the request must have at most ", max_headers,
-                               " headers, got more")};
+    return Refusal{
+        431, Concat("the request ", MustHaveAtMost(max_headers, "headers"))};
   }
   // Beast refuses the second of the two headers.
   const auto has = [&](std::string_view name) {
@@ -204,7 +205,7 @@ std::optional<Refusal> FindLength(const Singles& singles, RequestHead* head) {
 }  // namespace
 
 std::optional<Refusal> ParseRequestHead(std::string_view text,
-                                        int64_t max_headers,
+                                        const NamedLimit& max_headers,
                                         RequestHead* head) {
   if (auto refusal = ParseByGrammar(text, max_headers, head)) return refusal;
   if (auto refusal = SplitTarget(&head->request)) return refusal;

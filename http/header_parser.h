@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "http/limits.h"
 #include "http/message.h"
 
 namespace espalier::http {
@@ -32,6 +33,7 @@ struct RequestHead {
 // of the two is returned: *head is complete if there is no refusal. It is 431
 // for more than `max_headers` headers, of which no more are kept.
 std::optional<Refusal> ParseRequestHead(std::string_view text,
-                                        int64_t max_headers, RequestHead* head);
+                                        const NamedLimit& max_headers,
+                                        RequestHead* head);
 
 }  // namespace espalier::http

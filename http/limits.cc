@@ -1,6 +1,7 @@
 #include "http/limits.h"
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "absl/status/status.h"
@@ -23,6 +24,16 @@ absl::Status CheckDuration(std::string_view name, absl::Duration value) {
 }
 
 }  // namespace
+
+std::string InParentheses(std::string_view name) {
+  return name.empty() ? "" : Concat(" (", name, ")");
+}
+
+std::string MustHaveAtMost(const NamedLimit& limit, std::string_view unit,
+                           std::string_view got) {
+  return Concat("must have at most ", limit.value, " ", unit,
+                InParentheses(limit.name), ", got ", got);
+}
 
 absl::Status Limits::Check() const {
   RETURN_IF_ERROR(CheckNumber("max_header_bytes", max_header_bytes));

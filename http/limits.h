@@ -7,12 +7,38 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "http/message.h"
 
 namespace espalier::http {
+
+// Names of the options that set limits, for messages: "--max-body-bytes". An
+// empty one is left out.
+struct LimitNames {
+  std::string_view max_header_bytes = {};
+  std::string_view max_headers = {};
+  std::string_view max_body_bytes = {};
+  std::string_view max_streamed_bytes = {};  // StreamedBodyLimit
+  std::string_view max_connections = {};
+  std::string_view header_timeout = {};
+  std::string_view body_timeout = {};
+};
+
+// A limit of a request with the name of its option.
+struct NamedLimit {
+  int64_t value = 0;
+  std::string_view name = {};
+};
+
+// Returns " (--max-body-bytes)"; "" of an empty name.
+std::string InParentheses(std::string_view name);
+// Returns "must have at most 10 bytes (--max-body-bytes), got 11".
+std::string MustHaveAtMost(const NamedLimit& limit, std::string_view unit,
+                           std::string_view got = "more");
 
 struct Limits {
   // The request line and headers together; also the trailers of a chunked body,
@@ -59,6 +85,8 @@ struct Limits {
   // Bytes of an answer that the system may hold for a client that does not
   // read: the socket's send buffer. 0: the system's choice, megabytes.
   int64_t max_unsent_bytes = 256 << 10;
+
+  LimitNames names = {};
 
   // Errors: kInvalidArgument naming the limit that is not positive, and its
   // value.

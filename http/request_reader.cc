@@ -18,6 +18,14 @@ Refusal BadBytes() {
       "the header has a control character, a bare CR or LF, or a folded line"};
 }
 
+NamedLimit HeaderBytes(const Limits& limits) {
+  return {limits.max_header_bytes, limits.names.max_header_bytes};
+}
+
+NamedLimit Headers(const Limits& limits) {
+  return {limits.max_headers, limits.names.max_headers};
+}
+
 }  // namespace
 
 RequestReader::RequestReader(const Limits* limits,
@@ -55,8 +63,8 @@ size_t RequestReader::ReadHead(std::string_view bytes) {
   if (scanner_.state() == LineScanner::State::kBad) {
     Refuse(BadBytes());
   } else if (taken == most) {
-    Refuse({431, Concat("the request line and headers must have at most ",
-                        limits_->max_header_bytes, " bytes, got more")});
+    Refuse({431, Concat("the request line and headers ",
+                        MustHaveAtMost(HeaderBytes(*limits_), "bytes"))});
   } else if (is_end && head_text_.empty()) {
     BeginBody(bytes.substr(0, taken));
   } else {
@@ -68,22 +76,23 @@ size_t RequestReader::ReadHead(std::string_view bytes) {
 
 void RequestReader::BeginBody(std::string_view head_text) {
   if (const auto refusal =
-          ParseRequestHead(head_text, limits_->max_headers, &head_)) {
+          ParseRequestHead(head_text, Headers(*limits_), &head_)) {
     return Refuse(*refusal);
   }
   head_text_ = std::string();
-  int64_t most = limits_->max_body_bytes;
+  NamedLimit most = {limits_->max_body_bytes, limits_->names.max_body_bytes};
   if (streamed_limit_ != nullptr && *streamed_limit_ != nullptr) {
     const std::optional<int64_t> limit = (*streamed_limit_)(head_.request);
     is_streamed_ = limit.has_value();
-    most = limit.value_or(most);
+    if (limit) most = {*limit, limits_->names.max_streamed_bytes};
   }
   content_length_ = head_.content_length;
   if (head_.is_chunked) {
-    chunks_.emplace(limits_->max_header_bytes, most);
-  } else if (content_length_ > static_cast<uint64_t>(most)) {
-    return Refuse({413, Concat("the body must have at most ", most,
-                               " bytes, got ", content_length_)});
+    chunks_.emplace(HeaderBytes(*limits_), most);
+  } else if (content_length_ > static_cast<uint64_t>(most.value)) {
+    return Refuse(
+        {413, Concat("the body ",
+                     MustHaveAtMost(most, "bytes", Concat(content_length_)))});
   } else {
     head_.request.body.reserve(std::min(content_length_, kMostReserved));
   }

@@ -147,6 +147,13 @@ absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Listen(
   http.loopback_only = options.api_keys.empty() && !options.insecure;
   http.num_threads = num_threads;
   http.limits = options.http;
+  http.limits.names = {.max_header_bytes = "--max-header-bytes",
+                       .max_headers = "--max-headers",
+                       .max_body_bytes = "--max-body-bytes",
+                       .max_streamed_bytes = "--max-file-mib",
+                       .max_connections = "--max-connections",
+                       .header_timeout = "--header-timeout",
+                       .body_timeout = "--body-timeout"};
   http.error_response = HttpErrorResponse;
   http.head_check = [core = core.get()](const http::Request& head) {
     return core->CheckHead(head);

@@ -126,6 +126,26 @@ TEST(RequestReaderTest, ALimitThatIsPassedIsTold) {
   EXPECT_EQ(message("GET /" + std::string(60, 'a') + " HTTP/1.1\r\n"),
             "the request line and headers must have at most 60 bytes, got "
             "more");
+  limits.names = {.max_header_bytes = "--header-bytes",
+                  .max_headers = "--headers",
+                  .max_body_bytes = "--body-bytes"};
+  EXPECT_EQ(message("GET /" + std::string(60, 'a') + " HTTP/1.1\r\n"),
+            "the request line and headers must have at most 60 bytes "
+            "(--header-bytes), got more");
+  EXPECT_EQ(message("GET / HTTP/1.1\r\nHost: a\r\nX: y\r\n\r\n"),
+            "the request must have at most 1 headers (--headers), got more");
+  limits.max_headers = 2;
+  EXPECT_EQ(message("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 11\r\n"
+                    "\r\n"),
+            "the body must have at most 10 bytes (--body-bytes), got 11");
+  const std::string chunked =
+      "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+  limits.max_header_bytes = 80;
+  EXPECT_EQ(message(chunked + "b\r\n"),
+            "the body must have at most 10 bytes (--body-bytes), got more");
+  EXPECT_EQ(message(chunked + "1;" + std::string(80, 'a')),
+            "a line before a chunk of the body, and its trailers, must have "
+            "at most 80 bytes (--header-bytes), got more");
 }
 
 TEST(RequestReaderTest, WhatIsWrongWithALengthIsTold) {

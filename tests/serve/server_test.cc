@@ -8,6 +8,7 @@
 #include <atomic>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/time/clock.h"
@@ -397,6 +398,38 @@ TEST_F(ServerTest, ATenantOrASaltOfAnotherKeyIsNone) {
     EXPECT_THAT(with(251).body,
                 HasSubstr(Concat(field, " must have at most 250 bytes")));
   }
+}
+
+TEST_F(ServerTest, LimitsOfConnectionsNameTheirOptions) {
+  ServerOptions options;
+  options.http.max_header_bytes = 300;
+  options.http.max_headers = 4;
+  options.http.max_body_bytes = 200;
+  options.http.header_timeout = absl::Milliseconds(60);
+  options.http.body_timeout = absl::Milliseconds(60);
+  options.jobs.files.max_file_bytes = 1;
+  Start(std::move(options));
+  const std::string length = "Content-Length: 100000\r\n";
+  const std::string late_body = PostText("/tokenize", "{}");
+  const std::pair<std::string, std::string> cases[] = {
+      {GetText("/", Concat("X: ", std::string(300, 'a'), "\r\n")),
+       "(--max-header-bytes)"},
+      {GetText("/", "A: 1\r\nB: 2\r\nC: 3\r\nD: 4\r\n"), "(--max-headers)"},
+      {PostText("/tokenize", std::string(201, ' ')), "(--max-body-bytes)"},
+      {Concat("POST /v1/files HTTP/1.1\r\nHost: 127.0.0.1\r\n", length, "\r\n"),
+       "(--max-file-mib)"},
+      {"GET / HT", "(--header-timeout)"},
+      {late_body.substr(0, late_body.size() - 1), "(--body-timeout)"}};
+  for (const auto& [text, name] : cases) {
+    EXPECT_THAT(Send(text).body, HasSubstr(name)) << text;
+  }
+  ServerOptions narrow;
+  narrow.http.max_connections = 1;
+  Listen(std::move(narrow));
+  RawClient first = Connect();
+  first.Send(GetText("/health"));
+  EXPECT_EQ(first.Receive().status, 200);
+  EXPECT_THAT(Send(GetText("/health")).body, HasSubstr("(--max-connections)"));
 }
 
 // Whatever its body is said to be.

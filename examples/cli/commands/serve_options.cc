@@ -183,6 +183,8 @@ void AddConnectionLimits(CLI::App* command, ServeOptions* options) {
              kGroup, &limits->max_connections);
   AddInteger(command, "--max-header-bytes", "bytes of a request's headers", 256,
              1 << 20, kGroup, &limits->max_header_bytes);
+  AddInteger(command, "--max-headers", "headers of a request", 1, 1 << 20,
+             kGroup, &limits->max_headers);
   AddInteger(command, "--max-body-bytes", "bytes of a request's body", 1, kMost,
              kGroup, &limits->max_body_bytes);
   AddSeconds(command, "--header-timeout", "time for a request's headers", 1,

@@ -135,7 +135,7 @@ Times MedianTimes(CudaExecutor& steps, const DecodeCase& c, bool prefix_cache) {
 void Run(const std::string& text, const CudaDevice& device) {
   const DecodeCase c = Get(DecodeCase::Parse(text));
   const int64_t page_bytes =
-      int64_t{4} * c.shape().num_layers * kPageSize * c.shape().kv_size();
+      int64_t{4} * c.shape().num_layers() * kPageSize * c.shape().kv_size();
   const int64_t num_pages =
       int64_t{c.num_requests} *
       (2 + (c.num_prompt_tokens + kNumOwnTokens) / kPageSize +

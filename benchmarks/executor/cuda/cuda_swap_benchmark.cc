@@ -222,7 +222,7 @@ void RunSteps(const std::shared_ptr<CudaModel>& model, const DecodeCase& c,
 void Run(const std::string& text, const CudaDevice& device, const Rates& link) {
   const DecodeCase c = Get(DecodeCase::Parse(text));
   const int64_t page_bytes =
-      int64_t{4} * c.shape().num_layers * kPageSize * c.shape().kv_size();
+      int64_t{4} * c.shape().num_layers() * kPageSize * c.shape().kv_size();
   const int64_t num_pages =
       kNumSwapped + int64_t{c.num_requests} * c.num_beams *
                         (2 + (c.num_prompt_tokens + kNumNewTokens) / kPageSize);

@@ -106,9 +106,9 @@ RunningGroup* Admission::Start(WaitingRequest next) {
   Deadlines::Entry deadline = std::move(next.deadline);
   try {
     groups_->ReserveOne();
-    auto group =
-        std::make_unique<SequenceGroup>(next.turn.id, std::move(next.prepared),
-                                        pool_, &sequence_ids_, tree_, trace_);
+    auto group = std::make_unique<SequenceGroup>(
+        next.turn.id, std::move(next.prepared), pool_, groups_->sequence_ids(),
+        tree_, trace_);
     if (group->uses_prefix_tree()) {
       counts_->stats.num_queried_tokens += group->num_prompt_tokens();
     }

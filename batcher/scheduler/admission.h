@@ -29,7 +29,6 @@
 #include "batcher/scheduler/scheduler_options.h"
 #include "batcher/scheduler/timed_stats.h"
 #include "batcher/scheduler/waiting_requests.h"
-#include "beam/pages/sequence.h"
 #include "beam/prepared_request.h"
 #include "pages/page_pool.h"
 #include "pages/prefix_tree.h"
@@ -93,7 +92,6 @@ class Admission {
   PrefixTree* const tree_;
   RunningGroups* const groups_;
   TimedStats* const counts_;
-  SequenceIdSource sequence_ids_;
   WaitingRequests waiting_;
 };
 

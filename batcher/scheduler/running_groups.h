@@ -32,6 +32,7 @@
 #include "batcher/scheduler/step_demand.h"
 #include "batcher/scheduler/timed_stats.h"
 #include "batcher/scheduler/turn.h"
+#include "beam/pages/sequence.h"
 #include "beam/sequence_group.h"
 #include "beam/strategy/search_watcher.h"
 #include "exec_request/step_plan.h"
@@ -71,6 +72,8 @@ class RunningGroups {
   RunningGroups(const ModelDescription& model, const SchedulerOptions& options,
                 TimedStats* counts);
 
+  // The ids of the groups' sequences.
+  SequenceIdSource* sequence_ids() { return &sequence_ids_; }
   bool empty() const { return groups_.empty(); }
   size_t size() const { return groups_.size(); }
   RunningGroup& operator[](size_t idx) { return groups_[idx]; }
@@ -160,6 +163,7 @@ class RunningGroups {
   const bool drafts_ahead_;
   const absl::Status out_of_memory_;
   TimedStats* const counts_;
+  SequenceIdSource sequence_ids_;  // outlives the groups
   std::vector<RunningGroup> groups_;
   size_t found_ = 0;  // index after the last one found
   bool has_done_groups_ = false;

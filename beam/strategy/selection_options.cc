@@ -122,8 +122,9 @@ SelectionKind KindOf(const GenerationParams& params) {
 
 SamplingParams MakeSampling(const GenerationParams& params) {
   if (!Draws(params)) return {.temperature = 0.0f};
-  return {.temperature = static_cast<float>(params.temperature),
-          .min_p = static_cast<float>(params.min_p),
+  // The sum makes 0 of -0, because SamplingParams are compared as bytes.
+  return {.temperature = static_cast<float>(params.temperature) + 0.0f,
+          .min_p = static_cast<float>(params.min_p) + 0.0f,
           .top_k = SaturateToInt(params.top_k),
           .top_p = static_cast<float>(params.top_p),
           .typical_p = static_cast<float>(params.typical_p),

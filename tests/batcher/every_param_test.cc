@@ -208,6 +208,10 @@ TEST(EveryParamTest, KernelsAndRequestsHaveTheSameFilters) {
     EXPECT_FALSE(ValidateSampling(greedy).ok());
   }
   EXPECT_GT(num_filtered, 0);
+  GenerationParams zero;
+  zero.do_sample = true;
+  zero.min_p = -0.0;
+  EXPECT_FALSE(HasFilters(MakeSelectionParams(zero, {})->sampling));
 }
 
 TEST(EveryParamTest, TracesHaveTheFieldsThatTheTableSays) {

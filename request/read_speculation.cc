@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/field_error.h"
+#include "base/json.h"
 #include "base/spelling.h"
 #include "base/status.h"
 #include "request/read_json.h"
@@ -136,12 +137,6 @@ bool ReadPlain(std::string_view field, const json::value& value,
 }
 
 }  // namespace
-
-absl::Status ReadSpeculation(std::string_view field, const json::value& value,
-                             std::optional<SpeculationParams>* out) {
-  const std::string text = WriteJson(value);
-  return ReadSpeculation(field, JsonText{text}, out);
-}
 
 absl::Status ReadSpeculation(std::string_view field, const JsonText& json,
                              std::optional<SpeculationParams>* out) {

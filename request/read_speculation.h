@@ -12,7 +12,6 @@
 #include <string_view>
 
 #include "absl/status/status.h"
-#include "base/json.h"
 #include "base/json_scan.h"
 #include "request/speculation_params.h"
 
@@ -20,8 +19,6 @@ namespace espalier {
 
 // Sets `*out`. Errors: kInvalidArgument naming the part, as in
 // speculate.method, and the value. Ranges are checked later, by ValidateParams.
-absl::Status ReadSpeculation(std::string_view field, const json::value& value,
-                             std::optional<SpeculationParams>* out);
 absl::Status ReadSpeculation(std::string_view field, const JsonText& json,
                              std::optional<SpeculationParams>* out);
 

@@ -13,6 +13,7 @@
 
 #include "base/field_error.h"
 #include "base/json.h"
+#include "base/json_scan.h"
 #include "base/status.h"
 #include "base/stopwatch.h"
 #include "base/wording.h"
@@ -327,9 +328,9 @@ absl::StatusOr<SpeculationParams> DefaultSpeculation(
     return SpeculationParams{.method = has_draft ? SpeculationMethod::kDraft
                                                  : SpeculationMethod::kNgram};
   }
+  const std::string json = WriteJson(json::value(options.speculate));
   std::optional<SpeculationParams> speculate;
-  RETURN_IF_ERROR(ReadSpeculation("--speculate", json::value(options.speculate),
-                                  &speculate));
+  RETURN_IF_ERROR(ReadSpeculation("--speculate", JsonText{json}, &speculate));
   if (speculate->method == SpeculationMethod::kNone) {
     return InvalidArgument("--speculate must be a way to speculate, ",
                            "METHOD[:N[:MODE]], got ",

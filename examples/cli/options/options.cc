@@ -6,6 +6,7 @@
 
 #include "absl/strings/ascii.h"
 #include "base/json.h"
+#include "base/json_scan.h"
 #include "base/status.h"
 #include "examples/cli/output/exit_code.h"
 #include "examples/cli/output/output.h"
@@ -186,8 +187,9 @@ absl::StatusOr<SpeculationParams> ReadSpeculate(const std::string& text) {
   if (ReadTrueOrFalse(text) == false) return SpeculationParams();
   absl::StatusOr<json::value> value = ParseJson(text);
   if (!value.ok()) value = json::value(text);
+  const std::string json = WriteJson(*value);
   std::optional<SpeculationParams> speculate;
-  RETURN_IF_ERROR(ReadSpeculation("--speculate", *value, &speculate));
+  RETURN_IF_ERROR(ReadSpeculation("--speculate", JsonText{json}, &speculate));
   return *speculate;
 }
 

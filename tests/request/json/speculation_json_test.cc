@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/json.h"
+#include "base/json_scan.h"
 #include "base/status.h"
 #include "request/json/request_json.h"
 #include "request/param_fields.h"
@@ -119,13 +120,12 @@ TEST(SpeculationJsonTest, PartsAreNamedByTheFieldOrTheOption) {
            Wrong{R"({"method": 5})", "method", ", got 5"},
        }) {
     SCOPED_TRACE(wrong.json);
-    ASSERT_OK_AND_ASSIGN(const json::value value, ParseJson(wrong.json));
     std::optional<SpeculationParams> params;
     for (const auto& [field, name] :
          {std::pair("speculate", "speculate."),
           std::pair("--speculate", "--speculate: ")}) {
       EXPECT_THAT(
-          ReadSpeculation(field, value, &params),
+          ReadSpeculation(field, JsonText{wrong.json}, &params),
           StatusIs(absl::StatusCode::kInvalidArgument,
                    ::testing::AllOf(::testing::StartsWith(
                                         Concat(name, wrong.part, " must be ")),

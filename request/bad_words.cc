@@ -122,8 +122,8 @@ absl::Status ResolveBadWords(const Tokenizer* tokenizer,
 
 absl::Status NoTokensOfBadWords(const GenerationParams& params) {
   return InvalidField(
-      "`bad_words` must be empty without a tokenizer "
-      "(EngineOptions::tokenizer), which makes `bad_words_ids` of it",
+      "`bad_words` must be empty without a tokenizer, which makes "
+      "`bad_words_ids` of it",
       Got(ShownInQuotes(params.bad_words.front())));
 }
 

@@ -44,8 +44,8 @@ absl::Status CheckOneDecoderPrompt(const GenerationParams& params) {
 
 absl::Status NoTokensOfText(const std::string& text) {
   return InvalidField(
-      "`decoder_prompt` must be empty without a tokenizer "
-      "(EngineOptions::tokenizer), which makes `decoder_prompt_tokens` of it",
+      "`decoder_prompt` must be empty without a tokenizer, which "
+      "makes `decoder_prompt_tokens` of it",
       Got(ShownInQuotes(text)));
 }
 

@@ -91,8 +91,8 @@ absl::Status CheckStops(const GenerationParams& params,
                         const Tokenizer* tokenizer) {
   if (params.stop.empty() || tokenizer != nullptr) return absl::OkStatus();
   return InvalidField(
-      "`stop` must be empty without a tokenizer (EngineOptions::tokenizer), "
-      "which makes the text to find it in",
+      "`stop` must be empty without a tokenizer, which makes the text to "
+      "find it in",
       Got(Pluralize(params.stop.size(), "string")));
 }
 

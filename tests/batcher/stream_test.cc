@@ -164,9 +164,10 @@ TEST_P(StreamTest, WithoutATokenizerThereAreTokensAlone) {
     if (!request.params.stop.empty()) {
       const Reader& refused = Open(request);
       Poll();
-      EXPECT_THAT(*refused.stream,
-                  StatusIs(absl::StatusCode::kInvalidArgument,
-                           HasSubstr("EngineOptions::tokenizer")));
+      EXPECT_THAT(
+          *refused.stream,
+          StatusIs(absl::StatusCode::kInvalidArgument,
+                   HasSubstr("must be empty without a tokenizer, which")));
     }
     request.params.stop.clear();
     request.params.include_stop = false;

@@ -256,9 +256,8 @@ TEST(BadWordsTest, WithoutATokenizerTheyAreRefused) {
   params.bad_words = {"damn", "ab"};
   EXPECT_THAT(ResolveBadWords(nullptr, &params),
               StatusIs(kInvalid,
-                       "bad_words must be empty without a tokenizer "
-                       "(EngineOptions::tokenizer), which makes bad_words_ids "
-                       "of it, got \"damn\""));
+                       "bad_words must be empty without a tokenizer, which "
+                       "makes bad_words_ids of it, got \"damn\""));
 }
 
 }  // namespace

@@ -229,9 +229,10 @@ TEST(DecoderPromptTest, WhatHasNoMeaningIsRefused) {
   EXPECT_THAT(unresolved(params),
               StatusIs(kInvalidPrompt, HasSubstr("forced_bos_token_id")));
   params = BegunBy("Il");
-  EXPECT_THAT(ResolveDecoderPrompt(nullptr, Translator(), {}, &params),
-              StatusIs(kInvalidPrompt, HasSubstr("decoder_prompt must be empty "
-                                                 "without a tokenizer")));
+  EXPECT_THAT(
+      ResolveDecoderPrompt(nullptr, Translator(), {}, &params),
+      StatusIs(kInvalidPrompt, HasSubstr("decoder_prompt must be empty "
+                                         "without a tokenizer, which")));
   EXPECT_THAT(CheckPrompt(params),
               StatusIs(kInvalidPrompt, HasSubstr("without a tokenizer")));
   params = {};

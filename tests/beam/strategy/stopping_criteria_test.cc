@@ -153,9 +153,8 @@ TEST(CheckStopsTest, StopsNeedATokenizer) {
   EXPECT_OK(CheckStops(params, &EnFrTokenizer()));
   EXPECT_THAT(CheckStops(params, nullptr),
               StatusIs(absl::StatusCode::kInvalidArgument,
-                       "stop must be empty without a tokenizer "
-                       "(EngineOptions::tokenizer), which makes the text to "
-                       "find it in, got 1 string"));
+                       "stop must be empty without a tokenizer, which makes "
+                       "the text to find it in, got 1 string"));
 }
 
 }  // namespace

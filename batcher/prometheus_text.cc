@@ -227,7 +227,7 @@ void WriteNow(const EngineStats& s, MetricWriter* out) {
   out->Gauge("espalier:rows_waiting", s.num_rows_waiting,
              "Beams and samples of the requests that wait or are preempted.");
   out->Gauge("espalier:prompt_tokens_waiting", s.num_prompt_tokens_waiting,
-             "Prompt tokens of the requests that wait.");
+             "Prompt and decoder prompt tokens of the requests that wait.");
   out->Family("espalier:pages", "gauge", "Key/value pages, by who holds them.");
   out->Sample(s.num_pages_free, {{"state", "free"}});
   out->Sample(s.num_pages_held, {{"state", "held"}});

@@ -114,7 +114,7 @@ struct SchedulerGauges {
   // have; for running requests, and for waiting or preempted ones.
   int64_t num_rows_running = 0;
   int64_t num_rows_waiting = 0;
-  int64_t num_prompt_tokens_waiting = 0;  // in waiting requests
+  int64_t num_prompt_tokens_waiting = 0;  // with decoder prompts
 
   int page_size = 0;  // in tokens
   int num_pages = 0;  // in total: free, held or idle

@@ -89,6 +89,12 @@ TEST(PrometheusTextTest, RoutersFindWhatTheyKnow) {
   EXPECT_EQ(samples.at(success + "error\"}"), 1);
 }
 
+TEST(PrometheusTextTest, WaitingTokensAreThoseOfDecoderPromptsToo) {
+  EXPECT_THAT(PrometheusText(SomeStats(), {}),
+              HasSubstr("# HELP espalier:prompt_tokens_waiting Prompt and "
+                        "decoder prompt tokens of the requests that wait.\n"));
+}
+
 TEST(PrometheusTextTest, WhatIsOursIsThere) {
   const PrometheusSamples samples = Read(SomeStats());
   EXPECT_EQ(samples.at("espalier:rows_running"), 192);

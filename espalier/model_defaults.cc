@@ -37,8 +37,9 @@ absl::Status NoSuchFile(const absl::Status& status, const std::string& path,
     return InvalidField(option, " must be none for no defaults of the ",
                         "model", Got("vLLM's word for that, \"vllm\""));
   }
-  return MakeFieldError(status.code(), option, ": ", Message(status),
-                        "; it must be auto, strict, none or a file");
+  return MakeFieldError(
+      status.code(), option, ": ", Message(status),
+      "; it must be auto, strict, none, a file or a directory");
 }
 
 absl::StatusOr<GenerationDefaults> ReadGiven(const std::string& path,
@@ -70,7 +71,8 @@ absl::StatusOr<GenerationDefaults> LoadModelDefaults(
     const std::string& generation_config, const std::string& directory) {
   constexpr OptionName option = {"generation_config"};
   if (generation_config.empty()) {
-    return InvalidField(option, " must be auto, strict, none or a file",
+    return InvalidField(option,
+                        " must be auto, strict, none, a file or a directory",
                         Got("\"\""));
   }
   if (generation_config == "none") return GenerationDefaults();

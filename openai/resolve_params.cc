@@ -6,8 +6,8 @@
 
 #include "base/field_error.h"
 #include "base/status.h"
-#include "request/beam_warning.h"
 #include "request/decoder_prompt.h"
+#include "request/idle_fields.h"
 
 namespace espalier::openai {
 namespace {
@@ -86,10 +86,11 @@ std::string SpeculationWarning(const Call& call, const ServerDefaults& server,
       call.params, given, model, kShortestPrompt);
 }
 
-std::string BeamsWarning(const Call& call, const GenerationParams& params) {
+std::vector<std::string> IdleWarnings(const Call& call,
+                                      const GenerationParams& params) {
   std::vector<std::string_view> given;
   for (const GivenParam& field : call.given) given.push_back(field.param);
-  return BeamWarning(params, given, [&](std::string_view param) {
+  return IdleFieldWarnings(params, given, [&](std::string_view param) {
     return std::string(call.NameOf(param));
   });
 }

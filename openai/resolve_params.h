@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -76,9 +77,10 @@ std::string SpeculationWarning(const Call& call, const ServerDefaults& server,
                                const GenerationDefaults& model_defaults,
                                const ModelDescription& model);
 
-// Returns a warning about fields of beam search that the call gives and that
-// change nothing with `params`, which it runs with; empty if there are none.
-std::string BeamsWarning(const Call& call, const GenerationParams& params);
+// Returns warnings about fields that the call gives and that change nothing
+// with `params`, which it runs with (IdleFieldWarnings).
+std::vector<std::string> IdleWarnings(const Call& call,
+                                      const GenerationParams& params);
 
 // Checks that a step of `model` has room for the beams that the call's n adds
 // to default beams. The engine checks beams that the call names itself.

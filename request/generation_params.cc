@@ -90,7 +90,7 @@ absl::Status ValidateScheduling(const GenerationParams& params) {
   RETURN_IF_ERROR(CheckName("cache_salt", salt, kMaxCacheSaltBytes));
   RETURN_IF_ERROR(CheckName("tenant", params.tenant, kMaxTenantBytes));
   if (!params.prefix_cache && !salt.empty()) {
-    return InvalidField("`cache_salt` must be empty with `prefix_cache` false",
+    return InvalidField("`cache_salt` must be empty with `prefix_cache` off",
                         Got(ShownInQuotes(salt)));
   }
   return CheckRange("priority", params.priority, -kMaxAbsPriority,

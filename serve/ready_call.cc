@@ -1,6 +1,7 @@
 #include "serve/ready_call.h"
 
 #include <algorithm>
+#include <iterator>
 #include <string>
 #include <utility>
 
@@ -63,9 +64,10 @@ absl::StatusOr<std::vector<PromptRequest>> MakePrompts(openai::Call* call,
   if (!excluded.empty()) call->warnings.push_back(std::move(excluded));
   // Prompts may take different defaults.
   for (const PromptRequest& prompt : prompts) {
-    std::string idle = openai::BeamsWarning(*call, prompt.parts.params);
+    std::vector<std::string> idle =
+        openai::IdleWarnings(*call, prompt.parts.params);
     if (idle.empty()) continue;
-    call->warnings.push_back(std::move(idle));
+    std::ranges::move(idle, std::back_inserter(call->warnings));
     break;
   }
   const auto unparsed = std::ranges::find_if(

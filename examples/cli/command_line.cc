@@ -127,6 +127,19 @@ void RefuseEmptyValues(CLI::App* command) {
   }
 }
 
+// Makes `run` what `command` does. `names` are a member of the options, for the
+// names that `args` have for them.
+template <typename Options>
+void SetCallback(CLI::App* command, std::span<char* const> args,
+                 const std::shared_ptr<Options>& options, OptionNames* names,
+                 absl::StatusOr<int> (*run)(const Options&), int* exit_code) {
+  command->callback([command, args, options, names, run, exit_code] {
+    *names = TypedNames(*command, args);
+    const absl::StatusOr<int> code = run(*options);
+    *exit_code = code.ok() ? *code : Refuse(code.status());
+  });
+}
+
 // Each adds a subcommand, which sets `*exit_code` when it runs.
 void AddGenerateCommand(CLI::App* app, std::span<char* const> args,
                         int* exit_code) {
@@ -161,14 +174,12 @@ void AddGenerateCommand(CLI::App* app, std::span<char* const> args,
   command->footer([options] {
     return kGenerateExamples + HelpOnDefaults(options->common.runtime);
   });
-  command->callback([command, args, options, exit_code] {
-    options->names = TypedNames(*command, args);
-    const absl::StatusOr<int> code = Generate(*options);
-    *exit_code = code.ok() ? *code : Refuse(code.status());
-  });
+  SetCallback(command, args, options, &options->common.runtime.names, Generate,
+              exit_code);
 }
 
-void AddBatchCommand(CLI::App* app, int* exit_code) {
+void AddBatchCommand(CLI::App* app, std::span<char* const> args,
+                     int* exit_code) {
   CLI::App* command =
       app->add_subcommand("batch", "JSON lines in, JSON lines out");
   const auto options = std::make_shared<BatchOptions>();
@@ -201,13 +212,12 @@ void AddBatchCommand(CLI::App* app, int* exit_code) {
   command->footer([options] {
     return kBatchExamples + HelpOnDefaults(options->common.runtime);
   });
-  command->callback([options, exit_code] {
-    const absl::StatusOr<int> code = RunBatch(*options);
-    *exit_code = code.ok() ? *code : Refuse(code.status());
-  });
+  SetCallback(command, args, options, &options->common.runtime.names, RunBatch,
+              exit_code);
 }
 
-void AddScoreCommand(CLI::App* app, int* exit_code) {
+void AddScoreCommand(CLI::App* app, std::span<char* const> args,
+                     int* exit_code) {
   CLI::App* command = app->add_subcommand(
       "score", "how likely given continuations of a prompt are");
   const auto options = std::make_shared<ScoreOptions>();
@@ -238,13 +248,12 @@ void AddScoreCommand(CLI::App* app, int* exit_code) {
       ->group("Model");
   AddGeneratorOptions(command, &options->runtime);
   command->footer(kScoreExamples);
-  command->callback([options, exit_code] {
-    const absl::StatusOr<int> code = Score(*options);
-    *exit_code = code.ok() ? *code : Refuse(code.status());
-  });
+  SetCallback(command, args, options, &options->runtime.names, Score,
+              exit_code);
 }
 
-void AddTokenizeCommand(CLI::App* app, int* exit_code) {
+void AddTokenizeCommand(CLI::App* app, std::span<char* const> args,
+                        int* exit_code) {
   CLI::App* command =
       app->add_subcommand("tokenize", "texts as tokens of a model, and back");
   const auto options = std::make_shared<TokenizeOptions>();
@@ -274,10 +283,7 @@ void AddTokenizeCommand(CLI::App* app, int* exit_code) {
   AddFlag(command, "--rendered", "with --chat: what the template writes, too",
           &options->rendered);
   command->footer(kTokenizeExamples);
-  command->callback([options, exit_code] {
-    const absl::StatusOr<int> code = Tokenize(*options);
-    *exit_code = code.ok() ? *code : Refuse(code.status());
-  });
+  SetCallback(command, args, options, &options->names, Tokenize, exit_code);
 }
 
 void AddInspectCommand(CLI::App* app, int* exit_code) {
@@ -309,7 +315,8 @@ void AddInspectCommand(CLI::App* app, int* exit_code) {
   });
 }
 
-void AddTraceCommand(CLI::App* app, int* exit_code) {
+void AddTraceCommand(CLI::App* app, std::span<char* const> args,
+                     int* exit_code) {
   CLI::App* command =
       app->add_subcommand("trace", "the tree of a search as a picture");
   const auto options = std::make_shared<TraceOptions>();
@@ -333,10 +340,7 @@ void AddTraceCommand(CLI::App* app, int* exit_code) {
                    "is this")
       ->option_text("ID");
   command->footer(kTraceExamples);
-  command->callback([options, exit_code] {
-    const absl::Status status = DrawTrace(*options);
-    *exit_code = status.ok() ? kAllSucceeded : Refuse(status);
-  });
+  SetCallback(command, args, options, &options->names, DrawTrace, exit_code);
 }
 
 void AddServeCommand(CLI::App* app, std::span<char* const> args,
@@ -346,17 +350,15 @@ void AddServeCommand(CLI::App* app, std::span<char* const> args,
   const auto options = std::make_shared<ServeOptions>();
   AddServeOptions(command, options.get());
   AddGeneratorOptions(command, &options->runtime);
+  AddDraftModelOption(command, &options->runtime);
   AddSplitOption(command, &options->runtime);
   AddParamOptions(command, &options->params);
   // It has no default, and is refused as one; help does not offer it.
   command->get_option("--decoder-prompt")->group("");
   command->footer(
       [options] { return kServeExamples + HelpOnDefaults(options->runtime); });
-  command->callback([command, args, options, exit_code] {
-    options->names = TypedNames(*command, args);
-    const absl::StatusOr<int> code = RunServe(*options);
-    *exit_code = code.ok() ? *code : Refuse(code.status());
-  });
+  SetCallback(command, args, options, &options->runtime.names, RunServe,
+              exit_code);
 }
 
 // Prints the help or version that was requested, and returns the exit code.
@@ -396,12 +398,12 @@ int ParseAndRun(std::span<char* const> args) {
   app.set_version_flag("--version", "espalier " ESPALIER_VERSION);
   int exit_code = kAllSucceeded;
   AddGenerateCommand(&app, args, &exit_code);
-  AddBatchCommand(&app, &exit_code);
-  AddScoreCommand(&app, &exit_code);
+  AddBatchCommand(&app, args, &exit_code);
+  AddScoreCommand(&app, args, &exit_code);
   AddServeCommand(&app, args, &exit_code);
-  AddTokenizeCommand(&app, &exit_code);
+  AddTokenizeCommand(&app, args, &exit_code);
   AddInspectCommand(&app, &exit_code);
-  AddTraceCommand(&app, &exit_code);
+  AddTraceCommand(&app, args, &exit_code);
   for (CLI::App* command : app.get_subcommands(nullptr)) {
     RefuseEmptyValues(command);
   }

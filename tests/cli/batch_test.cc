@@ -205,7 +205,8 @@ TEST(BatchTest, AModelWithoutTokenizerServesTokens) {
       RunEspalier({"batch", "-m", scratch.path()},
                   R"({"prompt_tokens": [1, 4, 264, 811, 341, 323, 262, 5]})"
                   "\n" +
-                      std::string(kGoodLine));
+                      std::string(kGoodLine) + "\n" +
+                      R"({"prompt_tokens": [1, 4], "params": {"stop": "a"}})");
   EXPECT_EQ(run.exit_code, 1);
   const std::vector<json::value> lines = ParseLines(run.out);
   const json::value& hypothesis = lines.at(0).at("hypotheses").at(0);
@@ -214,6 +215,24 @@ TEST(BatchTest, AModelWithoutTokenizerServesTokens) {
   EXPECT_THAT(std::string(lines.at(1).at("error").at("message").as_string()),
               HasSubstr("has no source.spm, tokenizer.json, tokenizer.model, "
                         "spiece.model or merges.txt; use prompt_tokens"));
+  EXPECT_EQ(lines.at(2).at("error").at("message"),
+            json::value("stop must be empty without a tokenizer, which makes "
+                        "the text to find it in, got 1 string"));
+}
+
+TEST(BatchTest, FieldsWithoutEffectHaveANoteEach) {
+  const std::string prompt = R"({"prompt": "No.", "params": {)";
+  const ProgramRun run =
+      RunBatch(prompt + "\"length_penalty\": 1}}\n" + prompt +
+               R"("do_sample": true, "temperature": 0, "top_k": 3,)"
+               R"( "speculate": "ngram:2:rejection"}})"
+               "\n" +
+               prompt + "\"renormalize_logits\": true}}\n");
+  EXPECT_EQ(run.exit_code, 0);
+  EXPECT_EQ(run.err,
+            "espalier: note: request 1: top_k has no effect with temperature "
+            "0; mode rejection of speculate has no effect where nothing is "
+            "sampled (said of one such request)\n");
 }
 
 TEST(BatchTest, WhatCannotRunExitsWithTwo) {
@@ -224,9 +243,17 @@ TEST(BatchTest, WhatCannotRunExitsWithTwo) {
   } cases[] = {
       {{"batch"}, "--model is required"},
       {{"batch", "-m", "/nowhere"},
+       "espalier: -m: no such directory: /nowhere"},
+      {{"batch", "--model", "/nowhere"},
        "espalier: --model: no such directory: /nowhere"},
       {{"batch", "-m", model, "--input", "/nowhere/in"},
+       "espalier: --input: cannot read /nowhere/in"},
+      {{"batch", "-m", model, "-f", "/nowhere/in"},
+       "espalier: -f: cannot read /nowhere/in"},
+      {{"batch", "-m", model, "/nowhere/in"},
        "espalier: cannot read /nowhere/in"},
+      {{"batch", "-m", model, "-o", "/nowhere/out"},
+       "espalier: -o: cannot write /nowhere/out"},
       {{"batch", "-m", model, "--input", model}, "Is a directory"},
       {{"batch", "-m", model, "--output", "/nowhere/out"},
        "espalier: --output: cannot write /nowhere/out: No such file or "
@@ -364,7 +391,7 @@ TEST(BatchTest, TheStandardStreamsAreFilesToo) {
     const char* args;
     const char* message;
   } cases[] = {
-      {"-o in < in", "--input and --output are the same file, in\n"},
+      {"-o in < in", "--input and -o are the same file, in\n"},
       {"--trace in < in", "--trace and --input are the same file, in\n"},
       {"--trace out > out", "--trace and --output are the same file, out\n"},
       {"< in >> in", "--input and --output are the same file, /dev/stdout\n"}};

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <string>
 #include <utility>
@@ -132,7 +133,8 @@ TEST(SpeculateOptionTest, FiguresSayWhatDraftsWereWorth) {
                            "alone\n"));
   const ProgramRun plain = RunEspalier(
       With("generate", true, {"--speculate", "off", "--figures", kText}));
-  EXPECT_THAT(plain.err, Not(HasSubstr("draft")));
+  EXPECT_THAT(plain.err, Not(HasSubstr("drafted")));
+  EXPECT_THAT(plain.err, Not(HasSubstr("draft model")));
   EXPECT_EQ(plain.out, run.out);
 }
 
@@ -158,7 +160,7 @@ TEST(SpeculateOptionTest, StepsAreThoseOfTheModel) {
 TEST(SpeculateOptionTest, OddCombinationsRun) {
   for (const std::vector<std::string>& options :
        std::vector<std::vector<std::string>>{
-           {"--num-beams", "4", "--speculate", "draft:32:rejection"},
+           {"--num-beams", "4", "--speculate", "draft:32"},
            {"--do-sample", "-n", "5", "--seed", "3", "--speculate", "draft:32"},
            {"--do-sample", "-n", "2", "--best-of", "5", "--seed", "3",
             "--speculate", "draft:8:rejection"},
@@ -166,13 +168,19 @@ TEST(SpeculateOptionTest, OddCombinationsRun) {
            {"--speculate", "draft", "--max-step-tokens", "1"},
            {"--speculate", "draft", "--page-size", "1"},
            {"--speculate", "draft", "--deadline-ms", "2147483647"},
-           {"--speculate", "suffix:32", "--stop", "ville", "--num-beams",
-            "3"}}) {
+           {"--speculate", "suffix:32", "--stop", "ville", "--num-beams", "3"},
+           {"--num-beams", "4", "--speculate", "ngram:32:rejection"}}) {
+    const bool has_draft_model = std::ranges::any_of(
+        options, [](const std::string& o) { return o.starts_with("draft"); });
     std::vector<std::string> args = options;
     args.push_back(kText);
-    const ProgramRun run = RunEspalier(With("generate", true, args));
+    const ProgramRun run = RunEspalier(With("generate", has_draft_model, args));
     EXPECT_EQ(run.exit_code, 0) << options[0] << ": " << run.err;
-    EXPECT_EQ(run.err, "");
+    if (has_draft_model || options[1].starts_with("suffix")) {
+      EXPECT_EQ(run.err, "");
+    } else {
+      EXPECT_THAT(run.err, HasSubstr("mode rejection of"));
+    }
   }
 }
 
@@ -222,6 +230,25 @@ TEST(DraftModelOptionTest, WhatDoesNotFitIsRefusedNamingTheOption) {
     EXPECT_THAT(run.err, HasSubstr(message));
     EXPECT_EQ(SplitLines(run.err).size(), 1u) << run.err;
   }
+}
+
+// Requests of a batch may choose for themselves.
+TEST(DraftModelOptionTest, ADraftModelThatDraftsForNoTextHasAWarning) {
+  const auto warning = [](const char* command,
+                          std::vector<std::string> options) {
+    const ProgramRun run =
+        RunEspalier(With(command, true, std::move(options)), "Go.");
+    return run.err;
+  };
+  const std::string idle = "espalier: warning: --draft-model has no effect";
+  EXPECT_EQ(warning("generate", {"--speculate", "off"}),
+            idle + " with --speculate off\n");
+  EXPECT_EQ(warning("generate", {"--speculate", "ngram:2"}),
+            idle + " with --speculate ngram\n");
+  EXPECT_EQ(warning("generate", {"--num-beams", "2", "--do-sample"}),
+            idle + ": beams that are drawn, or in groups, have no drafts\n");
+  EXPECT_EQ(warning("generate", {}), "");
+  EXPECT_EQ(warning("batch", {"--speculate", "off"}), "");
 }
 
 // Not that its vocabulary is another one, which it is, too.

@@ -88,8 +88,15 @@ TEST(GenerateTest, ArgumentsFilesAndPipesAreTheSame) {
   EXPECT_EQ(Generate({"--file", "-"}, texts).out, expected);
   EXPECT_EQ(Generate({"-"}, texts).out, expected);
   EXPECT_EQ(Generate({"--file", scratch.Write("t", texts)}).out, expected);
-  EXPECT_EQ(Generate({"--file", "/nowhere"}).exit_code, 2);
-  EXPECT_EQ(Generate({"--file", "-", "It rains."}).exit_code, 2);
+  // Each name of the option is that of its errors.
+  for (const std::string option : {"--file", "-f", "--input", "-i"}) {
+    const ProgramRun missing = Generate({option, "/nowhere"});
+    EXPECT_EQ(missing.exit_code, 2);
+    EXPECT_THAT(missing.err, HasSubstr("espalier: " + option + ": cannot "));
+    const ProgramRun both = Generate({option, "-", "It rains."});
+    EXPECT_EQ(both.exit_code, 2);
+    EXPECT_EQ(both.err, "espalier: give texts or " + option + ", not both\n");
+  }
   EXPECT_THAT(Generate({"-", "It rains."}, texts).err,
               HasSubstr("give texts or -, which is the lines of stdin"));
 }
@@ -116,7 +123,7 @@ TEST(GenerateTest, EveryFieldOfTheFormatIsAnOption) {
   EXPECT_THAT(bad.err, HasSubstr("--early-stopping must be true, false"));
 }
 
-TEST(GenerateTest, OptionsOfBeamSearchWithoutEffectHaveAWarning) {
+TEST(GenerateTest, OptionsWithoutEffectHaveAWarning) {
   const auto warning = [](std::vector<std::string> args) {
     args.insert(args.begin(), {"--seed", "1"});
     args.push_back("It rains.");
@@ -145,6 +152,16 @@ TEST(GenerateTest, OptionsOfBeamSearchWithoutEffectHaveAWarning) {
   EXPECT_EQ(warning({"--num-beams", "4", "--num-beam-groups", "2",
                      "--diversity-penalty", "0.5"}),
             "");
+  EXPECT_EQ(warning({"--do-sample", "--temperature", "0", "--top-k", "3"}),
+            "espalier: warning: --top-k has no effect with --temperature 0\n");
+  EXPECT_EQ(warning({"--do-sample", "--top-k", "3"}), "");
+  const std::string mode =
+      "espalier: warning: mode rejection of --speculate has no effect where "
+      "nothing is sampled\n";
+  EXPECT_EQ(warning({"--speculate", "ngram:3:rejection"}), mode);
+  EXPECT_EQ(warning({"--speculate", "ngram:3:rejection", "--num-beams", "2"}),
+            mode);
+  EXPECT_EQ(warning({"--speculate", "ngram:3:rejection", "--do-sample"}), "");
   // Options of a beam search, and a default value.
   EXPECT_EQ(warning({"--num-beams", "2", "--length-penalty", "2"}), "");
   EXPECT_EQ(warning({"--length-penalty", "1", "--early-stopping", "no"}), "");

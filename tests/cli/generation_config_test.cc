@@ -155,11 +155,12 @@ TEST_F(GenerationConfigTest, WhatIsNotSupportedIsToldOnce) {
   const ProgramRun run = Run({"generate", "It rains.", "It snows."});
   EXPECT_EQ(run.exit_code, 0);
   EXPECT_EQ(run.err, "espalier: warning: " + told + ", and ignored\n");
-  const ProgramRun strict =
-      Run({"generate", "--generation-config", "strict", "It rains."});
-  EXPECT_EQ(strict.exit_code, 2);
-  EXPECT_THAT(strict.err,
-              HasSubstr(told + "; --generation-config auto goes on without"));
+  for (const char* const command : {"generate", "batch", "score", "serve"}) {
+    const ProgramRun strict = Run({command, "--generation-config", "strict"});
+    EXPECT_EQ(strict.exit_code, 2);
+    EXPECT_EQ(strict.err, "espalier: -m: " + told +
+                              "; --generation-config auto goes on without\n");
+  }
   EXPECT_EQ(Run({"generate", "--generation-config", "none", "It rains."}).err,
             "");
 }
@@ -170,7 +171,7 @@ TEST_F(GenerationConfigTest, WrongValuesAreNamedBeforeAnythingRuns) {
   EXPECT_EQ(run.exit_code, 2);
   EXPECT_EQ(run.out, "");
   EXPECT_THAT(run.err,
-              HasSubstr("--model: " + model_.path() +
+              HasSubstr("espalier: -m: " + model_.path() +
                         "/generation_config.json: top_p must be in (0, 1], "
                         "got 1.5"));
   const ProgramRun missing =
@@ -178,7 +179,7 @@ TEST_F(GenerationConfigTest, WrongValuesAreNamedBeforeAnythingRuns) {
   EXPECT_EQ(missing.exit_code, 2);
   EXPECT_THAT(missing.err,
               HasSubstr("--generation-config: no such file: no.json; it must "
-                        "be auto, strict, none or a file\n"));
+                        "be auto, strict, none, a file or a directory\n"));
 }
 
 // The default is a good one, of a model that --max-beams leaves no room for it.

@@ -159,6 +159,10 @@ TEST(ScoreTest, WrongUseIsTold) {
               HasSubstr("continuations must follow the prompt"));
   EXPECT_THAT(Score({"a", "b", "--input", "-"}).err,
               HasSubstr("--input and texts are two inputs"));
+  EXPECT_THAT(Score({"a", "b", "-i", "-"}).err,
+              HasSubstr("espalier: -i and texts are two inputs"));
+  EXPECT_THAT(Score({"-i", "/nowhere"}).err,
+              HasSubstr("espalier: -i: cannot read /nowhere"));
 }
 
 }  // namespace

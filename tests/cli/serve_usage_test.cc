@@ -55,6 +55,15 @@ TEST(ServeUsageTest, LimitsOfFilesNeedAFolder) {
               Not(HasSubstr("64 by default")));
 }
 
+TEST(ServeUsageTest, HelpHasTheRoutesThatGenerateAndScore) {
+  const std::string help = RunEspalier({"serve", "--help"}).out;
+  for (const char* const route :
+       {"/v1/completions", "/v1/chat/completions", "/v1/responses",
+        "/inference/v1/generate", "/generative_scoring"}) {
+    EXPECT_THAT(help, HasSubstr(route));
+  }
+}
+
 // However it is written, it is found to be one before the model is looked for.
 TEST(ServeUsageTest, AHostIsThisMachinesOrNeedsAKey) {
   const auto serve = [](const std::string& host) {

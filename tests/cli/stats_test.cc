@@ -102,8 +102,10 @@ TEST(StatsTest, WhatCannotBeWrittenIsRefusedBeforeAnythingRuns) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
       {{"--stats", "/no/such/stats"},
        "--stats: cannot write /no/such/stats: No "},
-      {{"--stats", directory}, "--stats needs a regular file, got "},
-      {{"--stats", "/dev/null"}, "--stats needs a regular file, got /dev/null"},
+      {{"--stats", directory},
+       "espalier: --stats: " + directory + " is not a regular file\n"},
+      {{"--stats", "/dev/null"},
+       "espalier: --stats: /dev/null is not a regular file\n"},
       {{"--stats", "-"}, "--stats needs a file, got -"},
       {{"--stats", ""}, "--stats must not be empty"},
       {{"--stats", other, "--input", other},
@@ -125,8 +127,8 @@ TEST(StatsTest, WhatCannotBeWrittenIsRefusedBeforeAnythingRuns) {
       {{"--stats", link, "--output", scratch.path("target.tmp")},
        "target.tmp, the file of --output"},
       {{"--stats", scratch.path("full")},
-       "--stats is first written to " + theirs +
-           ", where there is another file"}};
+       "espalier: --stats: " + scratch.path("full") + " is first written to " +
+           theirs + ", where there is another file"}};
   for (const auto& [options, message] : cases) {
     const ProgramRun run = RunEspalier(BatchWith(options), kTwoLines);
     EXPECT_EQ(run.exit_code, 2);

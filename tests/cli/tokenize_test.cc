@@ -272,7 +272,7 @@ TEST(TokenizeTest, AFieldOfAnotherModeNamesItsOption) {
 TEST(TokenizeTest, WhatCannotBeReadIsSaid) {
   const ScratchDirectory empty;
   EXPECT_THAT(RunEspalier({"tokenize", "-m", empty.path()}).err,
-              HasSubstr("--model: " + empty.path() +
+              HasSubstr("espalier: -m: " + empty.path() +
                         " has no source.spm, tokenizer.json, "
                         "tokenizer.model, spiece.model or merges.txt"));
   EXPECT_THAT(Tokenize({"--input", "/nowhere/in"}, "").err,

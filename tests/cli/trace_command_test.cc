@@ -108,8 +108,8 @@ TEST(TraceCommandTest, APictureOfGraphvizIsNoTextOfOurs) {
     const std::string output = scratch.path(std::string("a.") + ending);
     const ProgramRun run = Trace(file, {"-o", output});
     EXPECT_EQ(run.exit_code, 2);
-    EXPECT_THAT(run.err, HasSubstr("--output must end in .svg, .html, .dot or "
-                                   ".txt, got \"" +
+    EXPECT_THAT(run.err, HasSubstr("espalier: -o must end in .svg, .html, .dot "
+                                   "or .txt, got \"" +
                                    output + "\"; "));
     EXPECT_THAT(run.err, HasSubstr("espalier trace FILE --to dot | dot -T"));
     EXPECT_FALSE(std::filesystem::exists(output));
@@ -308,7 +308,7 @@ TEST(TraceCommandTest, NorAFileThatTheShellOpened) {
       {generate + "< " + quoted, "--trace and --file are the same file"},
       {generate + "No. >> " + quoted, "--trace and stdout are the same file"},
       {"trace - -o " + quoted + " < " + quoted,
-       "the trace and --output are the same file"}};
+       "the trace and -o are the same file"}};
   for (const auto& [args, message] : cases) {
     const ProgramRun run =
         RunProgram("/bin/sh", {"-c", "'" ESPALIER_PROGRAM "' " + args}, "");

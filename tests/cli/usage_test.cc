@@ -75,9 +75,14 @@ TEST(UsageTest, WhatWasProbablyMeantIsNamed) {
        "batch has no use for \"more.jsonl\"; it reads one file of requests\n"},
       {{"batch", "-m", "x", "in.jsonl", "--input", "more.jsonl"},
        "--input is given more than once"},
+      {{"batch", "-m", "x", "-f", "a", "--input", "b"},
+       "batch: -f and --input, one option, are given more than once\n"},
       {{"generate", "No."}, "generate: --model is required\n"},
-      {{"generate", "-m"}, "generate: --model needs a value"},
-      {{"batch", "-m", "a", "-m", "b"}, "--model is given more than once"},
+      {{"generate", "-m"}, "generate: -m needs a value"},
+      {{"generate", "--model"}, "generate: --model needs a value"},
+      {{"batch", "-m", "a", "-m", "b"}, "batch: -m is given more than once\n"},
+      {{"score", "-m", "a", "--draft-model", "b"},
+       "score has no option --draft-model; it is an option of generate\n"},
       {{"generate", "No.", "-n"}, "generate: -n needs a value"},
       {{"generate", "-n", "", "No."}, "generate: -n must not be empty"},
       {{"generate", "No.", "--max-tokens"}, "--max-tokens needs a value"},
@@ -342,7 +347,7 @@ TEST(UsageTest, NorDoesAFlagOrAFile) {
   EXPECT_THAT(RunEspalier({"generate", "--do-sample=", "No."}).err,
               HasSubstr("--do-sample must not be empty"));
   EXPECT_THAT(RunEspalier({"generate", "-f", ""}).err,
-              HasSubstr("--file must not be empty"));
+              HasSubstr("generate: -f must not be empty"));
   EXPECT_THAT(RunEspalier({"trace", ""}).err,
               HasSubstr("trace: file must not be empty"));
   // After -- it is no option.

@@ -98,6 +98,9 @@ std::vector<WrongValue> WrongValues() {
        "--cache-salt is given 2 times"},
       {{"--num-beams", "2", "--num-beams", "3"},
        "--num-beams is given 2 times"},
+      {{"--n", "2", "--num-return-sequences", "3"},
+       "espalier: --n and --num-return-sequences, one option, are given 2 "
+       "times: 2, 3\n"},
       {{"--speculate", "eagle"},
        "--speculate: method must be \"ngram\", \"suffix\", \"draft\" or "
        "\"off\", "
@@ -151,7 +154,7 @@ std::vector<WrongValue> WrongValues() {
        "--length-penalty must keep length^length_penalty within float32 up to "
        "9 tokens (--max-tokens)"},
       {{"--prefix-cache", "off", "--cache-salt", "a"},
-       "--cache-salt must be empty with --prefix-cache false, got \"a\""},
+       "--cache-salt must be empty with --prefix-cache off, got \"a\""},
       {{"--cache-salt", std::string(257, 's')},
        "--cache-salt must have at most 256 bytes, got 257: \"sss"},
       {{"--tenant", std::string(257, 't')},
@@ -302,7 +305,7 @@ TEST(WrongValuesTest, WhatIsWrongWithTheModelNamesTheOption) {
   const auto expect = [](const std::string& path, const std::string& message) {
     const ProgramRun run = RunEspalier({"generate", "-m", path, "No."});
     EXPECT_EQ(run.exit_code, 2);
-    EXPECT_EQ(run.err.find("espalier: --model: "), 0) << run.err;
+    EXPECT_EQ(run.err.find("espalier: -m: "), 0) << run.err;
     EXPECT_THAT(run.err, HasSubstr(message));
   };
   expect(model.path("x"), "no such directory: " + model.path("x"));

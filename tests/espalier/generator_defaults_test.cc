@@ -159,8 +159,8 @@ TEST_F(GeneratorDefaultsTest, WrongValuesAndFilesAreNamed) {
                                 "0"));
   EXPECT_THAT(Load("{}", ""),
               StatusIs(kInvalid,
-                       "generation_config must be auto, strict, none or a "
-                       "file, got \"\""));
+                       "generation_config must be auto, strict, none, a file "
+                       "or a directory, got \"\""));
   EXPECT_THAT(
       Load("{}", model_.path("no.json")),
       StatusIs(absl::StatusCode::kNotFound, HasSubstr("generation_config: ")));

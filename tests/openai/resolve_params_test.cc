@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/str_join.h"
 #include "base/json.h"
 #include "base/page_count.h"
 #include "base/status.h"
@@ -97,13 +98,14 @@ TEST(ResolveParamsTest, ASearchSaysWhatOfTheModelsDefaultsItLeavesOut) {
   EXPECT_EQ(warning(R"("n": 3)"), "");
 }
 
-TEST(ResolveParamsTest, FieldsOfBeamSearchWithoutEffectHaveAWarning) {
+TEST(ResolveParamsTest, FieldsWithoutEffectHaveAWarning) {
   const auto warning = [](const std::string& fields) {
     const absl::StatusOr<Call> call =
         ReadCall(Api::kCompletions, Concat(R"({"prompt": "a", )", fields, "}"));
     EXPECT_OK(call);
-    return BeamsWarning(*call,
-                        ResolveParams(*call, {}, {}, Model(), 10).params);
+    return absl::StrJoin(
+        IdleWarnings(*call, ResolveParams(*call, {}, {}, Model(), 10).params),
+        "; ");
   };
   EXPECT_EQ(warning(R"("length_penalty": 2.0, "renormalize_logits": true)"),
             "length_penalty and renormalize_logits have no effect with one "
@@ -113,6 +115,13 @@ TEST(ResolveParamsTest, FieldsOfBeamSearchWithoutEffectHaveAWarning) {
   EXPECT_EQ(warning(R"("num_beams": 4, "num_beam_groups": 2)"),
             "without diversity_penalty all 2 groups of num_beam_groups find "
             "the same beams");
+  EXPECT_EQ(warning(R"("temperature": 0, "top_k": 3, "top_p": 0.5)"),
+            "top_k and top_p have no effect with temperature 0");
+  EXPECT_EQ(warning(R"("temperature": 0.5, "top_k": 3)"), "");
+  EXPECT_EQ(warning(R"("num_beams": 2, "speculate": "ngram:3:rejection")"),
+            "mode rejection of speculate has no effect where nothing is "
+            "sampled");
+  EXPECT_EQ(warning(R"("speculate": "ngram:3:rejection")"), "");
 }
 
 TEST(ResolveParamsTest, ChatsGenerateWhatThereIsRoomFor) {

@@ -91,7 +91,7 @@ class Batch {
   int num_failed_ = 0;
   bool stopped_ = false;
   bool cut_short_ = false;  // a line could not be answered
-  std::set<DrawNoteKind> noted_ = {DrawNoteKind::kNone};
+  std::set<DrawNoteKind> noted_;
   Wakeup written_;  // a line has its answer, or has none
   Progress progress_{0};
   WorkerThread lines_;  // when it ends nothing runs on it
@@ -194,7 +194,7 @@ void Batch::Take(size_t number, LineAnswer answer) {
       stopped_ && answer.code == absl::StatusCode::kCancelled;
   if (is_left_out) answer.line.clear();
   if (!is_left_out && answer.code != absl::StatusCode::kOk) ++num_failed_;
-  Print(answer.note);
+  for (const DrawNote& note : answer.notes) Print(note);
   open_.Answer(number, std::move(answer.line));
   progress_.Step();
   WriteReady();
@@ -227,7 +227,9 @@ void Batch::WriteReady() {
 absl::Status CheckDistinct(const BatchOptions& options) {
   const std::string output = OutputPath(options.output);
   if (IsSameFile(InputPath(options.input), output)) {
-    return InvalidArgument("--input and --output are the same file, ", output);
+    const OptionNames& names = options.common.runtime.names;
+    return InvalidArgument(names.Of("input"), " and ", names.Of("output"),
+                           " are the same file, ", output);
   }
   return absl::OkStatus();
 }
@@ -306,35 +308,43 @@ void PrintInterrupted(const Batch& batch) {
 }  // namespace
 
 absl::StatusOr<int> RunBatch(const BatchOptions& options) {
+  const OptionNames& names = options.common.runtime.names;
+  const std::string input_name = names.Of("input");
+  const std::string output_name = names.Of("output");
   RETURN_IF_ERROR(CheckDistinct(options));
   RETURN_IF_ERROR(
-      CheckFiles(options.common, "--input", InputPath(options.input)));
+      CheckFiles(options.common, input_name, InputPath(options.input)));
   RETURN_IF_ERROR(
-      CheckFiles(options.common, "--output", OutputPath(options.output)));
-  ASSIGN_OR_RETURN(const std::unique_ptr<LineReader> reader,
-                   LineReader::Open(options.input, options.max_line_bytes));
+      CheckFiles(options.common, output_name, OutputPath(options.output)));
+  const absl::StatusOr<std::unique_ptr<LineReader>> reader =
+      LineReader::Open(options.input, options.max_line_bytes);
+  if (!reader.ok()) {
+    // The file may stand without the option's name.
+    return names.IsTyped("input") ? Annotate(reader.status(), input_name)
+                                  : reader.status();
+  }
   ASSIGN_OR_RETURN(const std::unique_ptr<Runtime> runtime,
                    LoadRuntime(options.common));
   const absl::StatusOr<std::unique_ptr<Output>> opened =
       Output::Open(options.output);
-  if (!opened.ok()) return Annotate(opened.status(), "--output");
+  if (!opened.ok()) return Annotate(opened.status(), output_name);
   Output* const output = opened->get();
   // Once more: before, neither file may have been there.
   RETURN_IF_ERROR(
-      CheckFiles(options.common, "--output", OutputPath(options.output)));
+      CheckFiles(options.common, output_name, OutputPath(options.output)));
   RETURN_IF_ERROR(runtime->OpenTrace());
   RETURN_IF_ERROR(runtime->OpenStats());
   // No file is truncated before all of them are open.
   output->CutToNothing();
   const Stopwatch watch;
-  AsyncLineReader async_reader(reader.get());
+  AsyncLineReader async_reader(reader->get());
   Batch batch(runtime.get(), &async_reader, output, options);
   ASSIGN_OR_RETURN(const BatchEnd end, RunToEnd(batch, *runtime, *output));
   const absl::Status written = output->Close();
   if (end.signal != 0) {
     PrintInterrupted(batch);
   } else if (end.status.ok()) {
-    PrintEmpty(batch, *reader);
+    PrintEmpty(batch, **reader);
   }
   PrintFailed(batch, options);
   if (options.common.figures) {

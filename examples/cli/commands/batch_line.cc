@@ -5,9 +5,13 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_join.h"
 #include "base/status.h"
+#include "request/generation_defaults.h"
+#include "request/idle_fields.h"
 #include "request/json/request_json.h"
 #include "request/json/result_json.h"
+#include "request/param_fields.h"
 
 namespace espalier::cli {
 namespace {
@@ -16,13 +20,10 @@ namespace {
 struct OwnWords {
   explicit OwnWords(const RequestBody& body)
       : given(body.given), aliases(body.aliases) {
-    draws.do_sample = body.params.do_sample;
-    draws.best_of = body.params.best_of;
-    draws.num_beams = body.params.num_beams;
-    draws.num_beam_groups = body.params.num_beam_groups;
-    draws.stochastic = body.params.stochastic;
-    draws.speculate = body.params.speculate;
-    draws.num_return_sequences = body.params.num_return_sequences;
+    for (const ParamField& field : ParamFields()) {
+      if (field.Is(kLarge) || field.name == "decoder_prompt") continue;
+      field.member.copy(body.params, &params);
+    }
   }
 
   std::string_view NameOf(std::string_view param) const {
@@ -32,23 +33,45 @@ struct OwnWords {
 
   std::vector<std::string_view> given;
   std::vector<GivenAlias> aliases;
-  GenerationParams draws;  // only the fields that select a search
+  GenerationParams params;  // without lists and texts
 };
 
-DrawNote NoteOn(const std::string& id, const OwnWords& words,
-                const Generation& answer, const Runtime& runtime) {
-  DrawNote note = NoteOnDraws(words.draws, words.given, answer.usage.defaults,
-                              runtime.defaults(), words.NameOf("num_beams"),
-                              words.NameOf("num_return_sequences"),
-                              words.NameOf("do_sample"));
-  if (note.kind == DrawNoteKind::kNone) {
-    note.text = runtime.NoteOnSpeculation(words.draws, words.given);
-    if (!note.text.empty()) note.kind = DrawNoteKind::kSpeculation;
+// Returns the warnings about fields of the request that change nothing, as one;
+// empty if there are none. `taken` are the model's defaults that it has.
+std::string IdleNote(const OwnWords& words, const NamedValues& taken,
+                     const GenerationDefaults& defaults) {
+  GenerationParams params = words.params;
+  for (const NamedValues::value_type& value : taken) {
+    const auto& fields = defaults.fields;
+    if (std::ranges::find(fields, value) == fields.end()) continue;
+    ParamNamed(ParamOfDefault(value.first))
+        .member.copy(defaults.params, &params);
   }
-  if (note.kind != DrawNoteKind::kNone) {
+  return absl::StrJoin(
+      IdleFieldWarnings(params, words.given,
+                        [&](std::string_view param) {
+                          return std::string(words.NameOf(param));
+                        }),
+      "; ");
+}
+
+std::vector<DrawNote> NotesOn(const std::string& id, const OwnWords& words,
+                              const Generation& answer,
+                              const Runtime& runtime) {
+  const NamedValues& taken = answer.usage.defaults;
+  std::vector<DrawNote> notes = {
+      NoteOnDraws(words.params, words.given, taken, runtime.defaults(),
+                  words.NameOf("num_beams"),
+                  words.NameOf("num_return_sequences"),
+                  words.NameOf("do_sample")),
+      {DrawNoteKind::kSpeculation,
+       runtime.NoteOnSpeculation(words.params, words.given)},
+      {DrawNoteKind::kIdle, IdleNote(words, taken, runtime.defaults())}};
+  std::erase_if(notes, [](const DrawNote& note) { return note.text.empty(); });
+  for (DrawNote& note : notes) {
     note.text = Concat("request ", id, ": ", note.text);
   }
-  return note;
+  return notes;
 }
 
 }  // namespace
@@ -78,7 +101,7 @@ boost::asio::awaitable<LineAnswer> RunLine(Runtime* runtime, std::string line,
     co_return LineAnswer{WriteErrorLine(request.id, status), status.code()};
   }
   LineAnswer written = {WriteResultLine(request.id, *answer, answer->texts)};
-  written.note = NoteOn(request.id, words, *answer, *runtime);
+  written.notes = NotesOn(request.id, words, *answer, *runtime);
   co_return written;
 }
 

@@ -4,6 +4,7 @@
 #include <boost/asio/awaitable.hpp>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "examples/cli/commands/batch_command.h"
@@ -16,7 +17,7 @@ namespace espalier::cli {
 struct LineAnswer {
   std::string line;  // without its end
   absl::StatusCode code = absl::StatusCode::kOk;
-  DrawNote note = {};
+  std::vector<DrawNote> notes = {};
 };
 
 // Runs one line, and makes all that is made of it where it is spawned. Lines

@@ -1,10 +1,11 @@
 #include "examples/cli/commands/generate_command.h"
 
-#include <algorithm>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/status.h"
 #include "base/stopwatch.h"
@@ -16,7 +17,9 @@
 #include "examples/cli/output/output.h"
 #include "examples/cli/runtime/runtime.h"
 #include "examples/cli/runtime/text_run.h"
-#include "request/beam_warning.h"
+#include "request/idle_fields.h"
+#include "request/resolve_defaults.h"
+#include "request/speculation_params.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace espalier::cli {
@@ -26,8 +29,8 @@ absl::StatusOr<std::unique_ptr<Runtime>> LoadWithText(
     const RuntimeOptions& options) {
   ASSIGN_OR_RETURN(std::unique_ptr<Runtime> runtime, Runtime::Load(options));
   if (runtime->tokenizer() != nullptr) return runtime;
-  return FailedPrecondition("--model: ", options.model, " has no ",
-                            Tokenizer::FileNames(),
+  return FailedPrecondition(options.names.Of("model"), ": ", options.model,
+                            " has no ", Tokenizer::FileNames(),
                             ": put the model's tokenizer there, or use ",
                             "espalier batch with prompt_tokens");
 }
@@ -37,7 +40,9 @@ absl::Status CheckFilesOfTexts(const GenerateOptions& options) {
   const bool is_stdin = options.texts.empty() || options.texts[0] == "-";
   const std::string file =
       options.file.empty() && is_stdin ? "-" : options.file;
-  RETURN_IF_ERROR(CheckFiles(options.common, "--file", InputPath(file)));
+  RETURN_IF_ERROR(CheckFiles(options.common,
+                             options.common.runtime.names.Of("file"),
+                             InputPath(file)));
   return CheckFiles(options.common, "stdout", OutputPath("-"));
 }
 
@@ -69,19 +74,32 @@ void PrintNoteOnDraws(const GenerationParams& params,
   PrintToStderr(Concat("espalier: note: ", note.text, "\n"));
 }
 
-void PrintWarningOfBeamOptions(GenerationParams params,
-                               std::span<const std::string_view> given,
-                               const NamedValues& taken,
-                               const GenerationDefaults& defaults,
-                               const OptionNames& names) {
-  const auto name = &NamedValues::value_type::first;
-  if (std::ranges::find(taken, "num_beams", name) != taken.end()) {
-    params.num_beams = defaults.params.num_beams;
+// Returns the warning about a draft model that drafts for no text; empty if it
+// does, or if there is none.
+std::string IdleDraftModelWarning(const RuntimeOptions& options,
+                                  const GenerationParams& params) {
+  if (options.generator.draft_model.empty()) return "";
+  constexpr std::string_view kIdle = "--draft-model has no effect";
+  const std::optional<SpeculationParams>& speculate = params.speculate;
+  if (speculate && speculate->method != SpeculationMethod::kDraft) {
+    return Concat(kIdle, " with --speculate ", NameOf(speculate->method));
   }
-  const std::string warning = BeamWarning(
-      params, given, [&](std::string_view field) { return names.Of(field); });
-  if (warning.empty()) return;
-  PrintToStderr(Concat("espalier: warning: ", warning, "\n"));
+  if (CanSpeculate(params)) return "";
+  return Concat(kIdle, ": beams that are drawn, or in groups, have no drafts");
+}
+
+// `params` have the defaults.
+void PrintIdleWarnings(const RuntimeOptions& options,
+                       const GenerationParams& params,
+                       std::span<const std::string_view> given) {
+  std::vector<std::string> warnings = IdleFieldWarnings(
+      params, given,
+      [&](std::string_view field) { return options.names.Of(field); });
+  warnings.push_back(IdleDraftModelWarning(options, params));
+  for (const std::string& warning : warnings) {
+    if (warning.empty()) continue;
+    PrintToStderr(Concat("espalier: warning: ", warning, "\n"));
+  }
 }
 
 void PrintFigures(Runtime& runtime, int64_t num_requests,
@@ -114,30 +132,33 @@ int ExitCodeFor(const Outcome& outcome) {
 }  // namespace
 
 absl::StatusOr<int> Generate(const GenerateOptions& options) {
+  const OptionNames& names = options.common.runtime.names;
   ASSIGN_OR_RETURN(const GenerationParams params,
-                   ReadParams(options.params, options.names));
+                   ReadParams(options.params, names));
   const std::vector<std::string_view> given = GivenParams(options.params);
   RETURN_IF_ERROR(CheckChat(options.common.runtime));
   RETURN_IF_ERROR(CheckFilesOfTexts(options));
-  ASSIGN_OR_RETURN(const std::unique_ptr<TextSource> source,
-                   TextSource::Open(options.texts, options.file));
+  ASSIGN_OR_RETURN(
+      const std::unique_ptr<TextSource> source,
+      TextSource::Open(options.texts, options.file, names.Of("file")));
   ASSIGN_OR_RETURN(const std::unique_ptr<Runtime> runtime,
                    LoadWithText(options.common.runtime));
-  const absl::StatusOr<NamedValues> taken = runtime->CheckParams(params, given);
-  RETURN_IF_ERROR(options.names.InOptions(taken.status()));
+  const absl::StatusOr<ResolvedParams> resolved =
+      runtime->CheckParams(params, given);
+  RETURN_IF_ERROR(names.InOptions(resolved.status()));
   ASSIGN_OR_RETURN(const std::unique_ptr<Output> output, Output::Open("-"));
   RETURN_IF_ERROR(runtime->OpenTrace());
   RETURN_IF_ERROR(runtime->OpenStats());
-  PrintNoteOnDraws(params, given, *taken, runtime->defaults(), options.names);
+  PrintNoteOnDraws(params, given, resolved->defaults, runtime->defaults(),
+                   names);
   const std::string note = runtime->NoteOnSpeculation(params, given);
   if (!note.empty()) PrintNote(note);
-  PrintWarningOfBeamOptions(params, given, *taken, runtime->defaults(),
-                            options.names);
+  PrintIdleWarnings(options.common.runtime, resolved->params, given);
   const Stopwatch watch;
   ASSIGN_OR_RETURN(
       const RunOutcome run,
       RunTexts({*runtime, *source, params, given,
-                options.common.runtime.split_sentences, options.names, *output},
+                options.common.runtime.split_sentences, names, *output},
                options.stream));
   const absl::Duration wall_time = watch.Elapsed();
   const absl::Status written = output->Close();

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "examples/cli/options/option_names.h"
 #include "examples/cli/options/options.h"
 
 namespace espalier::cli {
@@ -13,7 +12,6 @@ namespace espalier::cli {
 struct GenerateOptions {
   CommonOptions common;
   ParamTexts params;
-  OptionNames names;  // as typed
   std::vector<std::string> texts;
   std::string file;
   bool stream = false;

@@ -354,7 +354,8 @@ absl::Status CheckOptions(const ScoreOptions& options) {
     return InvalidArgument("continuations must follow the prompt, got none");
   }
   if (!options.texts.empty() && !options.input.empty()) {
-    return InvalidArgument("--input and texts are two inputs: give one");
+    return InvalidArgument(options.runtime.names.Of("input"),
+                           " and texts are two inputs: give one");
   }
   if (options.raw && !options.runtime.template_name.empty()) {
     return InvalidArgument("--raw and --template exclude each other, got ",
@@ -372,7 +373,9 @@ absl::StatusOr<int> Score(const ScoreOptions& options) {
   if (options.texts.empty()) {
     absl::StatusOr<std::unique_ptr<LineReader>> opened =
         LineReader::Open(options.input.empty() ? "-" : options.input);
-    if (!opened.ok()) return Annotate(opened.status(), "--input");
+    if (!opened.ok()) {
+      return Annotate(opened.status(), options.runtime.names.Of("input"));
+    }
     reader = *std::move(opened);
   }
   ASSIGN_OR_RETURN(const GeneratorOptions generator_options,

@@ -65,7 +65,7 @@ absl::Status DefaultsErrorInFlags(const ServeOptions& options,
       field != nullptr && options.params.contains(std::string(field->name));
   if (is_flag || (name == "split_sentences" &&
                   options.runtime.split_sentences.has_value())) {
-    return options.names.InOptions(error);
+    return options.runtime.names.InOptions(error);
   }
   if (options.defaults_file.empty()) {
     return Annotate(error, "defaults of requests");
@@ -94,11 +94,11 @@ absl::StatusOr<std::string> ReadDefaults(const ServeOptions& options,
                  Concat("--defaults: ", options.defaults_file)));
   }
   ASSIGN_OR_RETURN(json::object flags,
-                   ReadParamValues(options.params, options.names));
+                   ReadParamValues(options.params, options.runtime.names));
   if (const std::optional<bool>& split = options.runtime.split_sentences) {
     flags["split_sentences"] = *split;
   }
-  RETURN_IF_ERROR(options.names.InOptions(
+  RETURN_IF_ERROR(options.runtime.names.InOptions(
       openai::ServerDefaults::Read(WriteJson(flags), limits).status()));
   for (const auto& [name, value] : flags) {
     // The file may have it by its other name.
@@ -185,7 +185,7 @@ absl::Status CheckOpenCall(const ServeOptions& options,
                             /*num_prompt_tokens=*/1);
   absl::Status status = openai::CheckLimits(call, open.params, nullptr);
   if (status.ok()) status = ValidateSearch(model, open.params);
-  return options.names.InOptions(
+  return options.runtime.names.InOptions(
       NameModelDefaults(status, open.defaults, generator.defaults()));
 }
 
@@ -308,11 +308,11 @@ const char kServeExamples[] =
 
 When it is ready stderr says "listening on http://HOST:PORT"; a browser finds a
 page there to try the model with. Routes: /v1/completions,
-/v1/chat/completions, /v1/responses, /inference/v1/generate, /v1/models,
-/tokenize, /detokenize, /health, /ready, /metrics, /load, /version, and with
---files DIR /v1/files and /v1/batches. Fields are those of
-OpenAI's API, vLLM's, and all options of espalier generate, with _ for -;
-docs/server.md has them.
+/v1/chat/completions, /v1/responses, /inference/v1/generate,
+/generative_scoring, /v1/models, /tokenize, /detokenize, /health, /ready,
+/metrics, /load, /version, and with --files DIR /v1/files and /v1/batches.
+Fields are those of OpenAI's API, vLLM's, and all options of espalier generate,
+with _ for -; docs/server.md has them.
 
 Options of generate are defaults of requests that leave them open, before the
 model's generation_config.json.

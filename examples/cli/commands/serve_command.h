@@ -6,7 +6,6 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "examples/cli/options/option_names.h"
 #include "examples/cli/options/options.h"
 #include "serve/server_options.h"
 
@@ -21,7 +20,6 @@ struct ServeOptions {
   std::vector<std::string> allowed_origins;
   std::string defaults_file;
   ParamTexts params;  // defaults of requests
-  OptionNames names;  // as typed
   serve::TraceLimits traces;
   bool logs_requests = false;
   absl::Duration drain_timeout = absl::Seconds(30);

@@ -311,10 +311,12 @@ absl::StatusOr<int> TokenizeArguments(const LineConverter& converter,
 }
 
 absl::StatusOr<int> TokenizeLines(const LineConverter& converter,
-                                  const std::string& input) {
+                                  const TokenizeOptions& options) {
   const absl::StatusOr<std::unique_ptr<LineReader>> opened =
-      LineReader::Open(input.empty() ? "-" : input);
-  if (!opened.ok()) return Annotate(opened.status(), "--input");
+      LineReader::Open(options.input.empty() ? "-" : options.input);
+  if (!opened.ok()) {
+    return Annotate(opened.status(), options.names.Of("input"));
+  }
   LineReader* const reader = opened->get();
   ASSIGN_OR_RETURN(const std::unique_ptr<Output> output, Output::Open("-"));
   TokenizeRun run(converter, reader->name(), *output);
@@ -328,14 +330,12 @@ absl::StatusOr<int> TokenizeLines(const LineConverter& converter,
 
 absl::StatusOr<int> Tokenize(const TokenizeOptions& options) {
   RETURN_IF_ERROR(CheckOptions(options));
-  if (const absl::Status status = CheckIsDirectory(options.model);
-      !status.ok()) {
-    return Annotate(status, "--model");
-  }
+  const std::string model = options.names.Of("model");
+  RETURN_IF_ERROR(Annotate(CheckIsDirectory(options.model), model));
   absl::StatusOr<ModelText> text = ModelText::Load(options.model);
-  if (!text.ok()) return Annotate(text.status(), "--model");
+  if (!text.ok()) return Annotate(text.status(), model);
   if (text->tokenizer == nullptr) {
-    return FailedPrecondition("--model: ", options.model, " has no ",
+    return FailedPrecondition(model, ": ", options.model, " has no ",
                               Tokenizer::FileNames(),
                               ": put the model's tokenizer there");
   }
@@ -347,7 +347,7 @@ absl::StatusOr<int> Tokenize(const TokenizeOptions& options) {
   const LineConverter converter(options, *text->tokenizer, chat.get());
   const bool reads_lines =
       options.texts.empty() || options.texts == std::vector<std::string>{"-"};
-  return reads_lines ? TokenizeLines(converter, options.input)
+  return reads_lines ? TokenizeLines(converter, options)
                      : TokenizeArguments(converter, options);
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "examples/cli/options/option_names.h"
 
 namespace espalier::cli {
 
@@ -24,6 +25,7 @@ struct TokenizeOptions {
   bool chat = false;
   // With `chat`: also prints the template's output.
   bool rendered = false;
+  OptionNames names;  // as typed
 };
 
 // Runs the subcommand and returns the program's exit code.

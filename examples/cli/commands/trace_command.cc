@@ -53,10 +53,11 @@ absl::StatusOr<std::string> FormatOf(const TraceOptions& options) {
        {"bmp", "eps", "gif", "jpeg", "jpg", "pdf", "png", "ps", "tif", "tiff",
         "webp"}) {
     if (!name.ends_with(Concat(".", ending))) continue;
-    return InvalidArgument(
-        "--output must end in .svg, .html, .dot or .txt, got ",
-        InQuotes(options.output), "; Graphviz writes others: espalier trace ",
-        "FILE --to dot | dot -T", ending, " -o OUTPUT");
+    return InvalidArgument(options.names.Of("output"),
+                           " must end in .svg, .html, .dot or .txt, got ",
+                           InQuotes(options.output),
+                           "; Graphviz writes others: espalier trace ",
+                           "FILE --to dot | dot -T", ending, " -o OUTPUT");
   }
   return "text";
 }
@@ -181,7 +182,7 @@ absl::StatusOr<TraceTrees> ReadTrace(const TraceOptions& options) {
 
 }  // namespace
 
-absl::Status DrawTrace(const TraceOptions& options) {
+absl::StatusOr<int> DrawTrace(const TraceOptions& options) {
   ASSIGN_OR_RETURN(const std::string format, FormatOf(options));
   const auto render = Renderers().find(format);
   if (render == Renderers().end()) {
@@ -190,15 +191,18 @@ absl::Status DrawTrace(const TraceOptions& options) {
   }
   const std::string path = OutputPath(options.output);
   if (IsSameFile(InputPath(options.file), path)) {
-    return InvalidArgument("the trace and --output are the same file, ", path);
+    return InvalidArgument("the trace and ", options.names.Of("output"),
+                           " are the same file, ", path);
   }
   ASSIGN_OR_RETURN(const TraceTrees trees, ReadTrace(options));
   const absl::StatusOr<std::unique_ptr<Output>> output =
       Output::Open(options.output);
-  if (!output.ok()) return Annotate(output.status(), "--output");
+  if (!output.ok())
+    return Annotate(output.status(), options.names.Of("output"));
   (*output)->CutToNothing();
   (*output)->Write(render->second(trees.trees()));
-  return (*output)->Close();
+  RETURN_IF_ERROR((*output)->Close());
+  return kAllSucceeded;
 }
 
 const char kTraceExamples[] =

@@ -4,7 +4,8 @@
 #include <optional>
 #include <string>
 
-#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "examples/cli/options/option_names.h"
 
 namespace espalier::cli {
 
@@ -15,10 +16,11 @@ struct TraceOptions {
   // Draws only requests with this id of their caller, or, if no id matches, the
   // request of this number.
   std::optional<std::string> request;
+  OptionNames names;  // as typed
 };
 
 // Errors: in the trace or the options, or if the picture could not be written.
-absl::Status DrawTrace(const TraceOptions& options);
+absl::StatusOr<int> DrawTrace(const TraceOptions& options);
 
 // The end of its help.
 extern const char kTraceExamples[];

@@ -10,9 +10,10 @@
 namespace espalier::cli {
 
 absl::StatusOr<std::unique_ptr<TextSource>> TextSource::Open(
-    std::vector<std::string> texts, const std::string& file) {
+    std::vector<std::string> texts, const std::string& file,
+    const std::string& option) {
   if (!texts.empty() && !file.empty()) {
-    return InvalidArgument("give texts or --file, not both");
+    return InvalidArgument("give texts or ", option, ", not both");
   }
   const bool is_stdin = std::ranges::find(texts, "-") != texts.end();
   if (is_stdin && texts.size() > 1) {
@@ -24,12 +25,12 @@ absl::StatusOr<std::unique_ptr<TextSource>> TextSource::Open(
         new TextSource(std::move(texts), nullptr));
   }
   if (texts.empty() && file.empty() && isatty(STDIN_FILENO)) {
-    return InvalidArgument(
-        "no text: give it as an argument, with --file, or through a pipe");
+    return InvalidArgument("no text: give it as an argument, with ", option,
+                           ", or through a pipe");
   }
   absl::StatusOr<std::unique_ptr<LineReader>> reader =
       LineReader::Open(file.empty() ? "-" : file);
-  if (!reader.ok()) return Annotate(reader.status(), "--file");
+  if (!reader.ok()) return Annotate(reader.status(), option);
   return std::unique_ptr<TextSource>(new TextSource({}, *std::move(reader)));
 }
 

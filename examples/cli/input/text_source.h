@@ -24,11 +24,12 @@ namespace espalier::cli {
 class TextSource {
  public:
   // Opens `texts` as they are, if there are any; otherwise the lines of `file`.
-  // A single text "-", or no file, is stdin.
+  // A single text "-", or no file, is stdin. `option` names the file in errors.
   // Errors: kInvalidArgument if both are given, or if stdin is a terminal and
   // was not named; kNotFound if the file cannot be opened.
   static absl::StatusOr<std::unique_ptr<TextSource>> Open(
-      std::vector<std::string> texts, const std::string& file);
+      std::vector<std::string> texts, const std::string& file,
+      const std::string& option);
 
   // The texts that are there: at least one, for which it waits, or none at the
   // end. One caller at a time.

@@ -70,19 +70,11 @@ void AddModelOptions(CLI::App* command, RuntimeOptions* options) {
       ->option_text("DIR")
       ->group(kGroup);
   command
-      ->add_option(
-          "--draft-model", options->generator.draft_model,
-          "a smaller model of the same vocabulary, which drafts "
-          "tokens: with it --speculate draft is the default; on the CPU "
-          "its weights are int8 where --weights is stored")
-      ->option_text("DIR")
-      ->group(kGroup);
-  command
       ->add_option("--generation-config", options->generator.generation_config,
                    "defaults of requests: auto, the default, those of DIR's "
                    "generation_config.json, or without one its config.json; "
                    "strict, an error where that has more than is supported; "
-                   "none; or another such file")
+                   "none; or another such file, or a directory with one")
       ->option_text("auto|strict|none|FILE")
       ->group(kGroup);
 }
@@ -298,8 +290,20 @@ void AddSplitOption(CLI::App* command, RuntimeOptions* options) {
       ->group("Model");
 }
 
+void AddDraftModelOption(CLI::App* command, RuntimeOptions* options) {
+  command
+      ->add_option(
+          "--draft-model", options->generator.draft_model,
+          "a smaller model of the same vocabulary, which drafts "
+          "tokens: with it --speculate draft is the default; on the CPU "
+          "its weights are int8 where --weights is stored")
+      ->option_text("DIR")
+      ->group("Model");
+}
+
 void AddRuntimeOptions(CLI::App* command, RuntimeOptions* options) {
   AddGeneratorOptions(command, options);
+  AddDraftModelOption(command, options);
   AddTemplateOptions(command, options);
 }
 

@@ -28,7 +28,10 @@ void AddSplitOption(CLI::App* command, RuntimeOptions* options);
 // The options of the model, the device and the engine.
 void AddGeneratorOptions(CLI::App* command, RuntimeOptions* options);
 
-// Adds AddGeneratorOptions(), and the options of the prompt template.
+// --draft-model, of commands that generate.
+void AddDraftModelOption(CLI::App* command, RuntimeOptions* options);
+
+// Adds both, and the options of the prompt template.
 void AddRuntimeOptions(CLI::App* command, RuntimeOptions* options);
 
 // Adds AddRuntimeOptions(), and the options that report on a run.

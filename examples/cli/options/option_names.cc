@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/status.h"
+#include "base/wording.h"
 #include "request/param_fields.h"
 
 namespace espalier::cli {
@@ -12,9 +13,21 @@ std::string Flag(std::string_view name) {
   return (flag.size() == 1 ? "-" : "--") + flag;
 }
 
-std::string OptionNames::Of(std::string_view field) const {
-  const auto typed = typed_.find(field);
-  return typed == typed_.end() ? Flag(field) : typed->second;
+void OptionNames::AddTyped(std::string_view key, std::string_view option) {
+  std::vector<std::string>& names = typed_[std::string(key)];
+  std::erase(names, option);
+  names.emplace_back(option);
+}
+
+std::string OptionNames::Of(std::string_view key) const {
+  const auto typed = typed_.find(key);
+  return typed == typed_.end() ? Flag(key) : typed->second.back();
+}
+
+std::string OptionNames::Given(std::string_view key) const {
+  const std::vector<std::string>& names = typed_.find(key)->second;
+  return Concat(JoinWithAnd(names),
+                names.size() == 1 ? " is given" : ", one option, are given");
 }
 
 FieldWords OptionNames::words() const {

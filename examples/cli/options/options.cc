@@ -30,10 +30,13 @@ std::string Quoted(const std::string& text) {
 // Reads the texts given for one option.
 class ParamReader {
  public:
-  // `option` is the name that was typed; `texts` are not empty.
-  ParamReader(const ParamField& field, std::string option,
+  // `texts` are not empty.
+  ParamReader(const ParamField& field, const OptionNames& names,
               const std::vector<std::string>& texts)
-      : field_(field), option_(std::move(option)), texts_(texts) {}
+      : field_(field),
+        names_(names),
+        option_(names.Of(field.name)),
+        texts_(texts) {}
 
   // Errors: kInvalidArgument naming the option and the value.
   absl::Status ReadInto(GenerationParams* params) const {
@@ -50,7 +53,8 @@ class ParamReader {
   absl::StatusOr<json::value> ReadAll() const;
 
   const ParamField& field_;
-  const std::string option_;
+  const OptionNames& names_;
+  const std::string option_;  // the name that was typed
   const std::vector<std::string>& texts_;
 };
 
@@ -114,7 +118,7 @@ absl::StatusOr<json::value> ParamReader::ReadAll() const {
     }
     return ReadOne(texts_.front());
   }
-  return InvalidArgument(option_, " is given ", texts_.size(),
+  return InvalidArgument(names_.Given(field_.name), " ", texts_.size(),
                          " times: ", Shown(texts_[0]), ", ", Shown(texts_[1]));
 }
 
@@ -156,7 +160,7 @@ absl::StatusOr<GenerationParams> ReadParams(const ParamTexts& texts,
   GenerationParams params;
   for (const auto& [name, values] : texts) {
     const ParamField& field = *FindParamField(name);  // an option of ours
-    const ParamReader reader(field, names.Of(name), values);
+    const ParamReader reader(field, names, values);
     RETURN_IF_ERROR(reader.ReadInto(&params));
   }
   return params;
@@ -167,7 +171,7 @@ absl::StatusOr<json::object> ReadParamValues(const ParamTexts& texts,
   json::object values;
   for (const auto& [name, given] : texts) {
     const ParamField& field = *FindParamField(name);
-    const ParamReader reader(field, names.Of(name), given);
+    const ParamReader reader(field, names, given);
     GenerationParams read;
     ASSIGN_OR_RETURN(values[std::string(field.name)], reader.Read(&read));
   }

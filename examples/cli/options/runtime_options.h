@@ -5,6 +5,7 @@
 #include <string>
 
 #include "espalier/generator_options.h"
+#include "examples/cli/options/option_names.h"
 
 namespace espalier::cli {
 
@@ -30,6 +31,7 @@ struct RuntimeOptions {
   std::optional<int> host_cache_mib;  // as well
   std::string trace;                  // file to write a trace to; empty: none
   std::string stats;                  // the same for statistics
+  OptionNames names;                  // as typed
 };
 
 }  // namespace espalier::cli

@@ -15,7 +15,6 @@
 #include "examples/cli/options/options.h"
 #include "examples/cli/options/unknown_option.h"
 #include "examples/cli/output/output.h"
-#include "request/param_fields.h"
 
 namespace espalier::cli {
 namespace {
@@ -66,12 +65,13 @@ std::string DescribeArgument(const CLI::App& command,
   return text;
 }
 
-// The field of the request format that is an option of this name, or null.
-const ParamField* FieldOf(std::string_view option) {
-  if (!option.starts_with('-')) return nullptr;
-  std::string name(option.substr(option.starts_with("--") ? 2 : 1));
-  std::replace(name.begin(), name.end(), '-', '_');
-  return FindParamField(name);
+// The key of an option in OptionNames, by its main name: "num_beams" of
+// "--num-beams".
+std::string KeyOf(std::string_view main_name) {
+  const size_t num_dashes = main_name.find_first_not_of('-');
+  std::string key(main_name.substr(std::min(num_dashes, main_name.size())));
+  std::ranges::replace(key, '-', '_');
+  return key;
 }
 
 // Returns the library's message, reworded where it is unclear. The library uses
@@ -79,12 +79,13 @@ const ParamField* FieldOf(std::string_view option) {
 std::string Described(const CLI::ParseError& error, const OptionNames& names) {
   const std::string said = error.what();
   const std::string main_name = said.substr(0, said.find(':'));
-  const ParamField* const field = FieldOf(main_name);
-  const std::string option =
-      field == nullptr ? main_name : names.Of(field->name);
+  const std::string key = KeyOf(main_name);
+  const bool is_typed = names.IsTyped(key);
+  const std::string option = is_typed ? names.Of(key) : main_name;
   const std::string message = option + said.substr(main_name.size());
   if (message.find(" required but received ") != message.npos) {
-    return option + " is given more than once";
+    return (is_typed ? names.Given(key) : option + " is given") +
+           " more than once";
   }
   if (message.find(" required ") != message.npos &&
       message.ends_with(" missing")) {
@@ -165,8 +166,7 @@ OptionNames TypedNames(const CLI::App& command, std::span<char* const> args) {
     const bool is_long = arg.starts_with("--");
     const std::string_view typed =
         arg.substr(0, is_long ? arg.find('=') : size_t{2});
-    const ParamField* const field = FieldOf(typed);
-    if (field != nullptr) names.SetTyped(field->name, typed);
+    names.AddTyped(KeyOf(option->get_name()), typed);
     if (TakesNext(command, arg)) ++i;
   }
   return names;

@@ -15,7 +15,7 @@ class ParseError;
 
 namespace espalier::cli {
 
-// Returns the names that `args` use for the options of `command`, by field.
+// Returns the names that `args` use for the options of `command`.
 OptionNames TypedNames(const CLI::App& command, std::span<char* const> args);
 
 // Rejects arguments that the CLI library would misread: `--option=` with

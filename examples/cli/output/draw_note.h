@@ -22,6 +22,7 @@ enum class DrawNoteKind {
   kSamples,      // the model's num_beams are below the number to return
   kSearch,       // num_beams is the request's own, do_sample the model's
   kSpeculation,  // defaults that do not go with the request's speculate
+  kIdle,         // fields that change nothing (IdleFieldWarnings)
 };
 
 struct DrawNote {

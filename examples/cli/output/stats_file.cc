@@ -75,10 +75,10 @@ absl::StatusOr<StatsFile> StatsFile::Open(const std::string& path,
   std::error_code error;
   if (std::filesystem::exists(path, error) &&
       !std::filesystem::is_regular_file(path, error)) {
-    return InvalidArgument("--stats needs a regular file, got ", path);
+    return InvalidArgument(path, " is not a regular file");
   }
   if (const std::string temporary = TemporaryOf(path); !IsFree(temporary)) {
-    return InvalidArgument("--stats is first written to ", temporary,
+    return InvalidArgument(path, " is first written to ", temporary,
                            ", where there is another file");
   }
   StatsFile file(path, std::move(labels));

@@ -72,13 +72,15 @@ std::string FlagOf(std::string_view field) {
 
 // Names --model in an error on the model's directory or a file in it, and other
 // flags in other errors.
-absl::Status OfModel(const std::string& directory, const absl::Status& error) {
+absl::Status OfModel(const RuntimeOptions& options, const absl::Status& error) {
+  const std::string& directory = options.model;
   const std::string message = Message(error);
   const bool is_of_model =
       message.starts_with(directory) && message.size() > directory.size() &&
       std::string_view("/: ").find(message[directory.size()]) !=
           std::string_view::npos;
-  return is_of_model ? Annotate(InFlags(error), "--model") : InFlags(error);
+  return is_of_model ? Annotate(InFlags(error), options.names.Of("model"))
+                     : InFlags(error);
 }
 
 // With memory in bytes.
@@ -121,8 +123,10 @@ absl::Status InFlags(const absl::Status& error) {
 absl::StatusOr<GeneratorOptions> ReadGeneratorOptions(
     const RuntimeOptions& options) {
   RETURN_IF_ERROR(ResolveBackend(options).status());
-  RETURN_IF_ERROR(Annotate(CheckModelDirectory(options.model), "--model"));
-  RETURN_IF_ERROR(InFlags(
+  RETURN_IF_ERROR(
+      Annotate(CheckModelDirectory(options.model), options.names.Of("model")));
+  RETURN_IF_ERROR(OfModel(
+      options,
       LoadModelDefaults(options.generator.generation_config, options.model)
           .status()));
   return InBytes(options);
@@ -130,7 +134,7 @@ absl::StatusOr<GeneratorOptions> ReadGeneratorOptions(
 
 absl::Status LoadError(const RuntimeOptions& options,
                        const absl::Status& error) {
-  return OfModel(options.model, error);
+  return OfModel(options, error);
 }
 
 absl::Status NameModelDefaults(const absl::Status& error,
@@ -146,7 +150,7 @@ absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Load(
   ASSIGN_OR_RETURN(const BackendOptions resolved, ResolveBackend(options));
   std::unique_ptr<Runtime> runtime(new Runtime());
   const absl::Status loaded = runtime->LoadModel(options, resolved);
-  if (!loaded.ok()) return OfModel(options.model, loaded);
+  if (!loaded.ok()) return OfModel(options, loaded);
   const std::string warning = UnsupportedWarning(runtime->defaults_);
   if (!warning.empty()) {
     PrintToStderr(Concat("espalier: warning: ", warning, "\n"));
@@ -168,7 +172,8 @@ absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Load(
 absl::Status Runtime::LoadModel(const RuntimeOptions& options,
                                 const BackendOptions& resolved) {
   directory_ = options.model;
-  RETURN_IF_ERROR(Annotate(CheckModelDirectory(directory_), "--model"));
+  RETURN_IF_ERROR(
+      Annotate(CheckModelDirectory(directory_), options.names.Of("model")));
   ASSIGN_OR_RETURN(
       defaults_,
       LoadModelDefaults(options.generator.generation_config, directory_));
@@ -191,16 +196,16 @@ absl::Status Runtime::LoadModel(const RuntimeOptions& options,
                      &defaults_);
 }
 
-absl::StatusOr<NamedValues> Runtime::CheckParams(
+absl::StatusOr<ResolvedParams> Runtime::CheckParams(
     GenerationParams params, std::span<const std::string_view> given) const {
   constexpr int kShortestPrompt = 1;  // tokens
   const ModelDescription& model = backend_->steps()->description();
   RETURN_IF_ERROR(
       ResolveDecoderPrompt(tokenizer_.get(), model, defaults_, &params)
           .status());
-  auto [resolved, taken] = ResolveDefaults(
+  ResolvedParams resolved = ResolveDefaults(
       {.model = &defaults_}, std::move(params), given, model, kShortestPrompt);
-  params = std::move(resolved);
+  params = std::move(resolved.params);
   RETURN_IF_ERROR(ResolveBadWords(tokenizer_.get(), &params));
   const int64_t most = model.max_context - kShortestPrompt;
   if (!model.encoder && params.max_new_tokens.value_or(0) > most) {
@@ -214,10 +219,12 @@ absl::StatusOr<NamedValues> Runtime::CheckParams(
   if (!params.max_new_tokens && !params.allowed_sequences) {
     params.max_new_tokens = 1;
   }
-  RETURN_IF_ERROR(NameModelDefaults(
-      ValidateParams(model, kShortestPrompt, &params), taken, defaults_));
+  RETURN_IF_ERROR(
+      NameModelDefaults(ValidateParams(model, kShortestPrompt, &params),
+                        resolved.defaults, defaults_));
   RETURN_IF_ERROR(CheckStops(params, tokenizer_.get()));
-  return taken;
+  resolved.params = std::move(params);
+  return resolved;
 }
 
 std::string Runtime::NoteOnSpeculation(

@@ -27,6 +27,7 @@
 #include "examples/cli/runtime/trace_recorder.h"
 #include "request/generation_defaults.h"
 #include "request/json/request_json.h"
+#include "request/resolve_defaults.h"
 #include "text/prompt_template.h"
 #include "text/tokenizer/tokenizer.h"
 
@@ -58,11 +59,11 @@ class Runtime {
       const RuntimeOptions& options);
 
   // Checks that some prompt can run with `params`, so that errors of all
-  // requests are found before the first. Returns the model's defaults that they
-  // take.
+  // requests are found before the first. Returns them with the model's
+  // defaults.
   // Errors: as Engine::Generate.
   // `given` lists the params that are not left open (RequestBody::given).
-  absl::StatusOr<NamedValues> CheckParams(
+  absl::StatusOr<ResolvedParams> CheckParams(
       GenerationParams params, std::span<const std::string_view> given) const;
   // Returns SpeculationNote of a request with these params.
   std::string NoteOnSpeculation(const GenerationParams& params,

@@ -348,7 +348,7 @@ inline std::vector<MalformedRequest> MalformedParams() {
       params(R"({"deadline_ms": 2147483648})",
              "deadline_ms must be at most 2147483647, got 2147483648"),
       params(R"({"prefix_cache": false, "cache_salt": "a"})",
-             "cache_salt must be empty with prefix_cache false, got \"a\""),
+             "cache_salt must be empty with prefix_cache off, got \"a\""),
       params(R"({"priority": 4503599627370497})",
              "priority must be at most 4503599627370496, got "
              "4503599627370497"),

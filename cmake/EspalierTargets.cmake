@@ -183,9 +183,9 @@ function(espalier_cuda_dry_run_test)
       cudaGetDevice cudaGetDriverEntryPoint cudaGetDriverEntryPointByVersion
       cudaHostAlloc cudaHostGetDevicePointer cudaHostRegister
       cudaHostUnregister cudaLaunchKernelExC cudaMalloc cudaMemcpy
-      cudaMemGetInfo cudaMemset cudaMemsetAsync cudaOccupancyMaxActiveClusters
-      cudaSetDevice cudaStreamCreateWithFlags cudaStreamDestroy
-      cudaStreamSynchronize cudaStreamWaitEvent)
+      cudaMemcpyAsync cudaMemGetInfo cudaMemset cudaMemsetAsync
+      cudaOccupancyMaxActiveClusters cudaSetDevice cudaStreamCreateWithFlags
+      cudaStreamDestroy cudaStreamSynchronize cudaStreamWaitEvent)
     target_link_options(${ARG_NAME} PRIVATE -Wl,--wrap=${name})
   endforeach()
 endfunction()

@@ -84,8 +84,9 @@ class CudaModel {
   // Device of the batch, the logits and the cache.
   virtual const CudaDevice& device() const = 0;
   virtual const CudaCallBounds& bounds() const = 0;
-  // Key/value cache. The executor copies tail pages in it. It has
-  // description().num_pages pages and the null page.
+  // Key/value cache: description().num_pages pages and the null page. Other
+  // code than the model reads and writes it only through a CudaCacheEngine
+  // (kernels/kv_cache/cuda_cache_engine.h).
   virtual const CudaKvCache& cache() const = 0;
   // Shape for which the executor plans the work lists of attention.
   virtual CudaAttentionShape attention_shape() const = 0;

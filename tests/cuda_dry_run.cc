@@ -146,6 +146,10 @@ cudaError_t __wrap_cudaMemsetAsync(void*, int, size_t, cudaStream_t) {
 cudaError_t __wrap_cudaMemcpy(void*, const void*, size_t, cudaMemcpyKind) {
   return Outcome();
 }
+cudaError_t __wrap_cudaMemcpyAsync(void*, const void*, size_t, cudaMemcpyKind,
+                                   cudaStream_t) {
+  return Outcome();
+}
 cudaError_t __wrap_cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
 cudaError_t __wrap_cudaGetDevice(int* device) {
   *device = current_device;

@@ -9,7 +9,6 @@
 #include "base/cuda_memory.h"
 #include "base/page_count.h"
 #include "base/status.h"
-#include "kernels/kv_cache/cuda_copy_tails.h"
 #include "pages/page_table.h"
 
 namespace espalier {
@@ -18,7 +17,6 @@ namespace {
 // Pinned memory for logits: this many bytes, but at least this many rows.
 constexpr int64_t kLogitsBytes = int64_t{64} << 20;
 constexpr int64_t kFewestLogitsRows = 64;
-constexpr int kMaxCopiesAtOnce = 1024;
 // Arrays in one block of ints begin at multiples of this.
 constexpr int kAlignedInts = 4;
 
@@ -66,8 +64,7 @@ CudaBlockingModel::~CudaBlockingModel() {
   if (stream_.get() != nullptr) cudaStreamSynchronize(stream_.get());
   logits_ = {};
   host_logits_ = {};
-  num_copies_ = {};
-  copies_ = {};
+  cache_.reset();
   items_ = {};
   staged_items_ = {};
   ints_ = {};
@@ -96,9 +93,8 @@ absl::Status CudaBlockingModel::Init() {
                    PinnedBuffer<CudaAttentionItem>::Create(num_items));
   ASSIGN_OR_RETURN(items_,
                    TakeDeviceMemory<CudaAttentionItem>("steps", num_items));
-  ASSIGN_OR_RETURN(copies_,
-                   TakeDeviceMemory<PageCopy>("steps", kMaxCopiesAtOnce));
-  ASSIGN_OR_RETURN(num_copies_, TakeDeviceMemory<int>("steps", 1));
+  cache_.emplace(model_->cache(), CudaPageTokens(), model_->device());
+  RETURN_IF_ERROR(cache_->ReserveCopyList());
   ASSIGN_OR_RETURN(host_logits_, PinnedBuffer<float>::Create(num_logits));
   ASSIGN_OR_RETURN(logits_, TakeDeviceMemory<float>("steps", num_logits));
   return absl::OkStatus();
@@ -111,7 +107,7 @@ absl::Status CudaBlockingModel::Forward(const StepPlan& plan,
       << "logits of a plan";
   ASSIGN_OR_RETURN(const CudaDeviceScope scope,
                    CudaDeviceScope::Enter(model_->device().ordinal));
-  RETURN_IF_ERROR(CopyTails(plan.page_copies));
+  RETURN_IF_ERROR(cache_->CopyPages(plan.page_copies, stream_.get()));
   CudaCallBounds bounds = model_->bounds();
   bounds.max_logits = max_logits_rows_;
   CudaPlanReader reader(&plan, bounds);
@@ -123,25 +119,6 @@ absl::Status CudaBlockingModel::Forward(const StepPlan& plan,
     const size_t size = call.logits_rows.size() * description().vocab_size;
     RETURN_IF_ERROR(Run(call, logits.first(size)));
     logits = logits.subspan(size);
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CudaBlockingModel::CopyTails(std::span<const PageCopy> copies) {
-  while (!copies.empty()) {
-    const int count =
-        static_cast<int>(std::min<size_t>(copies.size(), kMaxCopiesAtOnce));
-    RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(copies_.data(), copies.data(),
-                                         count * sizeof(PageCopy),
-                                         cudaMemcpyDefault, stream_.get()));
-    RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(num_copies_.data(), &count,
-                                         sizeof(count), cudaMemcpyDefault,
-                                         stream_.get()));
-    RETURN_IF_ERROR(CudaCopyTails(copies_.data(), num_copies_.data(), count,
-                                  model_->cache(), {}, model_->device(),
-                                  stream_.get()));
-    RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(stream_.get()));
-    copies = copies.subspan(count);
   }
   return absl::OkStatus();
 }

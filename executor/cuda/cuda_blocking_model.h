@@ -11,6 +11,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "absl/status/statusor.h"
@@ -18,6 +19,7 @@
 #include "exec_request/cuda_model.h"
 #include "exec_request/model.h"
 #include "executor/cuda/batch/cuda_plan_call.h"
+#include "kernels/kv_cache/cuda_cache_engine.h"
 
 namespace espalier {
 
@@ -44,7 +46,6 @@ class CudaBlockingModel : public Model {
   explicit CudaBlockingModel(std::shared_ptr<CudaModel> model)
       : model_(std::move(model)) {}
   absl::Status Init();
-  absl::Status CopyTails(std::span<const PageCopy> copies);
   absl::Status Run(const CudaPlanCall& call, std::span<float> logits);
   struct Staged;
   class Stager;
@@ -54,12 +55,11 @@ class CudaBlockingModel : public Model {
   const std::shared_ptr<CudaModel> model_;
   int max_logits_rows_ = 1;  // per call of the model
   CudaStream stream_;
+  std::optional<CudaCacheEngine> cache_;
   PinnedBuffer<int> staged_;  // all arrays of int of a call; ints_ has a copy
   DeviceBuffer<int> ints_;
   PinnedBuffer<CudaAttentionItem> staged_items_;
   DeviceBuffer<CudaAttentionItem> items_;
-  DeviceBuffer<PageCopy> copies_;
-  DeviceBuffer<int> num_copies_;
   PinnedBuffer<float> host_logits_;  // [max_logits_rows, vocab_size]
   DeviceBuffer<float> logits_;
 };

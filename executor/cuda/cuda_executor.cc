@@ -23,7 +23,7 @@
 #include "executor/cuda/step/cuda_step_builder.h"
 #include "executor/cuda/transfer/cuda_delta.h"
 #include "executor/cuda/transfer/cuda_delta_buffer.h"
-#include "executor/cuda/transfer/cuda_page_swapper.h"
+#include "kernels/kv_cache/cuda_cache_engine.h"
 #include "pages/page_table.h"
 
 namespace espalier {
@@ -145,7 +145,7 @@ class CudaExecutor::Impl {
   }
 
   absl::Status Init();
-  absl::Status InitSwapper();
+  absl::Status InitHostSlots();
 
   // On the thread.
   CudaLaunchThread::Poll Run(const std::shared_ptr<StepPlan>& plan,
@@ -174,9 +174,9 @@ class CudaExecutor::Impl {
   std::array<StepSlot, kNumReports> slots_;
 
   // Used on the executor's thread only.
+  std::optional<CudaCacheEngine> cache_;
   std::unique_ptr<CudaGraphRunner> runner_;
   std::unique_ptr<CudaStepBuilder> builder_;
-  std::unique_ptr<CudaPageSwapper> swapper_;  // null: no host slots
   std::optional<CudaDelta> delta_;
   int64_t num_launched_ = 0;
   size_t num_pinned_bytes_ = 0;  // the runner's share of figures_.memory
@@ -206,14 +206,18 @@ absl::Status CudaExecutor::Impl::Init() {
     ASSIGN_OR_RETURN(slot.ended, MakeEndEvent());
     ASSIGN_OR_RETURN(slot.delta, CudaDeltaBuffer::Create());
   }
+  cache_.emplace(model_->cache(),
+                 CudaPageTokens{memory_->arrays().state.page_tokens,
+                                description_.page_size},
+                 model_->device());
   ASSIGN_OR_RETURN(
-      runner_, CudaGraphRunner::Create(model_.get(), &*memory_, reports_.ring(),
-                                       reports_.logprob_ring(), max_graphs_,
-                                       stream_.get()));
+      runner_, CudaGraphRunner::Create(model_.get(), &*cache_, &*memory_,
+                                       reports_.ring(), reports_.logprob_ring(),
+                                       max_graphs_, stream_.get()));
   builder_ = std::make_unique<CudaStepBuilder>(
       description_, model_->attention_shape(), &*memory_, model_->device());
   delta_.emplace(memory_->words());
-  RETURN_IF_ERROR(InitSwapper());
+  RETURN_IF_ERROR(InitHostSlots());
   {
     const std::lock_guard lock(mutex_);
     figures_.memory = MemoryParts();
@@ -224,27 +228,22 @@ absl::Status CudaExecutor::Impl::Init() {
   return absl::OkStatus();
 }
 
-// Creates the swapper only for models that keep sequences in pages alone.
-absl::Status CudaExecutor::Impl::InitSwapper() {
+// Adds host slots only for models that keep sequences in pages alone.
+absl::Status CudaExecutor::Impl::InitHostSlots() {
   if (host_cache_bytes_ == 0 || !description_.has_shareable_pages) {
     return absl::OkStatus();
   }
-  const auto create = [this](int64_t host_bytes) {
-    return CudaPageSwapper::Create(
-        model_->cache(),
-        CudaPageTokens{memory_->arrays().state.page_tokens,
-                       description_.page_size},
-        host_bytes, model_->device());
+  const auto add = [this](int64_t bytes) -> absl::StatusOr<CudaCacheEngine*> {
+    RETURN_IF_ERROR(cache_->AddHostSlots(bytes));
+    return &*cache_;
   };
-  if (requires_host_cache_) {
-    ASSIGN_OR_RETURN(swapper_, create(host_cache_bytes_));
-  } else {
-    ASSIGN_OR_RETURN(swapper_, MakeLargest(host_cache_bytes_, create));
-  }
-  if (swapper_ == nullptr) return absl::OkStatus();
-  description_.num_host_slots = swapper_->num_slots();
-  description_.page_bytes = swapper_->page_bytes();
-  description_.host_bandwidth = swapper_->host_bandwidth();
+  const auto added = requires_host_cache_ ? add(host_cache_bytes_)
+                                          : MakeLargest(host_cache_bytes_, add);
+  RETURN_IF_ERROR(added.status());
+  if (*added == nullptr) return absl::OkStatus();
+  description_.num_host_slots = cache_->num_host_slots();
+  description_.page_bytes = cache_->page_bytes();
+  description_.host_bandwidth = cache_->host_bandwidth();
   return absl::OkStatus();
 }
 
@@ -364,11 +363,11 @@ absl::Status CudaExecutor::Impl::SwapPages(const StepPlan& plan) {
   if (plan.page_saves.empty() && plan.page_loads.empty()) {
     return absl::OkStatus();
   }
-  if (swapper_ == nullptr) {
+  if (cache_->num_host_slots() == 0) {
     return InvalidArgument("pages are swapped, there are no host slots");
   }
   try {
-    return swapper_->Enqueue(plan.page_saves, plan.page_loads, stream_.get());
+    return cache_->SwapPages(plan.page_saves, plan.page_loads, stream_.get());
   } catch (const std::bad_alloc&) {
     return ResourceExhausted("not enough memory to swap ",
                              plan.page_saves.size() + plan.page_loads.size(),
@@ -395,10 +394,8 @@ CudaMemoryParts CudaExecutor::Impl::MemoryParts() const {
   const int64_t tables = memory_->num_table_bytes();
   parts.push_back({"page tables", tables});
   parts.push_back({"beams and edits", memory_->num_bytes() - tables});
-  if (swapper_ != nullptr) {
-    const CudaMemoryParts of_swapper = swapper_->memory();
-    parts.insert(parts.end(), of_swapper.begin(), of_swapper.end());
-  }
+  const CudaMemoryParts of_cache = cache_->memory();
+  parts.insert(parts.end(), of_cache.begin(), of_cache.end());
   parts.push_back({"answers", reports_.num_bytes(), true});
   int64_t changes = 0;
   for (const StepSlot& slot : slots_) changes += slot.delta.num_bytes();

@@ -9,11 +9,13 @@
 namespace espalier {
 
 absl::StatusOr<std::unique_ptr<CudaGraphRunner>> CudaGraphRunner::Create(
-    CudaModel* model, const CudaStepMemory* memory,
-    const CudaReportRing& reports, const CudaLogprobRing& logprob_reports,
-    int max_graphs, cudaStream_t stream) {
+    CudaModel* model, const CudaCacheEngine* cache,
+    const CudaStepMemory* memory, const CudaReportRing& reports,
+    const CudaLogprobRing& logprob_reports, int max_graphs,
+    cudaStream_t stream) {
   std::unique_ptr<CudaGraphRunner> runner(new CudaGraphRunner(max_graphs));
   runner->model_ = model;
+  runner->cache_ = cache;
   runner->memory_ = memory;
   runner->reports_ = reports;
   runner->logprob_reports_ = logprob_reports;
@@ -198,8 +200,8 @@ absl::Status CudaGraphRunner::EnqueueAll(
   const CudaStepArrays& arrays = memory_->arrays();
   RETURN_IF_ERROR(CudaPrepareInputs(arrays.state, shape.num_rows, stream_));
   if (shape.max_copies > 0) {
-    RETURN_IF_ERROR(CudaCopyBeamTails(arrays.state, shape.max_copies,
-                                      model_->cache(), model_->device(),
+    RETURN_IF_ERROR(cache_->CopyPages(arrays.state.copies,
+                                      arrays.state.num_copies, shape.max_copies,
                                       stream_));
   }
   // Before the forward pass, which is a barrier: selection reads edits early.

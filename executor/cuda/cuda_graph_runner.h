@@ -29,6 +29,7 @@
 #include "executor/cuda/step/cuda_step_builder.h"
 #include "executor/cuda/step/cuda_step_shape.h"
 #include "executor/cuda/transfer/cuda_upload_ring.h"
+#include "kernels/kv_cache/cuda_cache_engine.h"
 #include "kernels/verify/cuda_draft_steps.h"
 #include "kernels/verify/cuda_verified_drafts.h"
 
@@ -36,14 +37,16 @@ namespace espalier {
 
 class CudaGraphRunner {
  public:
-  // `model` and `memory` outlive it. Keeps up to `max_graphs` graphs.
+  // `model`, its `cache` and `memory` outlive it. Keeps up to `max_graphs`
+  // graphs.
   // REQUIRES: max_graphs >= 0.
   // Errors: kResourceExhausted; kInvalidArgument if selection cannot take as
   // many rows as the limits allow.
   static absl::StatusOr<std::unique_ptr<CudaGraphRunner>> Create(
-      CudaModel* model, const CudaStepMemory* memory,
-      const CudaReportRing& reports, const CudaLogprobRing& logprob_reports,
-      int max_graphs, cudaStream_t stream);
+      CudaModel* model, const CudaCacheEngine* cache,
+      const CudaStepMemory* memory, const CudaReportRing& reports,
+      const CudaLogprobRing& logprob_reports, int max_graphs,
+      cudaStream_t stream);
 
   // Allocates the scratch of Gumbel top-k unless it exists. It is larger than
   // all logits, and no other step needs it. Must precede the first step with
@@ -105,6 +108,7 @@ class CudaGraphRunner {
 
   // Constant after construction.
   CudaModel* model_ = nullptr;
+  const CudaCacheEngine* cache_ = nullptr;
   const CudaStepMemory* memory_ = nullptr;
   CudaReportRing reports_;
   CudaLogprobRing logprob_reports_;

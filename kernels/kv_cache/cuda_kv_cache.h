@@ -1,6 +1,7 @@
 // CudaKvCache: the layout of keys and values in device memory. A view: the code
-// that allocates the memory owns it (unlike PagedKvCache on the host), and
-// PagePool assigns pages to sequences (pages/page_pool.h).
+// that allocates the memory owns it (unlike PagedKvCache on the host), PagePool
+// assigns pages to sequences (pages/page_pool.h), and executors copy and swap
+// pages through a CudaCacheEngine.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
 // The keys and values of one layer on the host, in pages: storing a step's
-// tokens, and making tail copies.
+// tokens, making tail copies, and swapping pages to host slots and back. On a
+// GPU, CudaCacheEngine moves pages of all layers at once.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,8 @@
 // PagedKvCache: the key/value memory of a model on the host, in pages. A page
 // holds `page_size` tokens of keys and values for all layers. PagePool assigns
-// pages to sequences (pages/page_pool.h).
+// pages to sequences (pages/page_pool.h); CopyPages, SavePages and LoadPages
+// (kernels/kv_cache/kv_layer.h) move them, layer by layer. Host slots are a
+// PagedKvCache as well.
 //
 // Memory is only reserved: address space is allocated at once, and the system
 // commits memory when it is first written. A large budget costs nothing until

@@ -6,7 +6,7 @@
 // A history is stored like the keys and values: `page_tokens` has a word for
 // every place in every page, so beams share and move it as they do pages.
 // CudaPrepareInputs writes the tokens that beams feed, the host those of
-// prompts, and CudaCopyBeamTails copies them.
+// prompts, and tail copies include them.
 //
 //   history of a row   tokens at places 0, 1, ..., position of its table
 //   its edits          edits of all rows with its params, and penalties and

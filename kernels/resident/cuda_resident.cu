@@ -13,7 +13,6 @@
 
 #include "base/cuda_launch.cuh"
 #include "base/status.h"
-#include "kernels/kv_cache/cuda_copy_tails.h"
 #include "kernels/resident/cuda_resident.h"
 
 namespace espalier {
@@ -396,13 +395,6 @@ absl::Status CudaUpdateBeams(const CudaBeamState& state,
                  .block = {kAdvanceThreads},
                  .dependency = GridDependency::kWritesEarlyRead},
                 stream, state, candidates, num_candidates, reports);
-}
-
-absl::Status CudaCopyBeamTails(const CudaBeamState& state, int max_copies,
-                               const CudaKvCache& cache,
-                               const CudaDevice& device, cudaStream_t stream) {
-  return CudaCopyTails(state.copies, state.num_copies, max_copies, cache,
-                       {state.page_tokens, state.page_size}, device, stream);
 }
 
 }  // namespace espalier

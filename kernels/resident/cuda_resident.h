@@ -4,10 +4,10 @@
 //
 //   CudaApplyStagedWrites  writes the host's changes: groups that join or
 //                          leave, fresh tail pages, work lists
-//   CudaPrepareInputs      forked children take over their parents' tables and
-//                          tails; the batch's tokens and positions are gathered
-//   CudaCopyBeamTails      copies the filled part of these tails
-//     (forward pass, selection)
+//   CudaPrepareInputs      forked children take over their parents' tables, and
+//                          copies of tails are listed; the batch's tokens and
+//                          positions are gathered
+//     (tail copies, forward pass, selection)
 //   CudaUpdateBeams        the best candidates become beams, forked children
 //                          get their slots (kernels/resident/assign_slots.h),
 //                          and the host gets its report
@@ -44,9 +44,7 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
-#include "base/cuda.h"
 #include "base/page_copy.h"
-#include "kernels/kv_cache/cuda_kv_cache.h"
 #include "kernels/sample/cuda_sample.h"
 #include "kernels/select/cuda_select.h"
 #include "kernels/select/select.h"
@@ -163,19 +161,11 @@ absl::Status CudaMoveGroup(const CudaBeamState& state, int from, int to,
 // Runs before the forward pass, for rows [0, num_rows) of the batch. Moves
 // tables and lists the tail copies that they need; writes each slot's tail into
 // its table; writes its part of the batch, and the token that each beam feeds
-// into `page_tokens`; starts the step's clock unless it runs.
+// into `page_tokens`; starts the step's clock unless it runs. The caller makes
+// the tail copies next (CudaCacheEngine::CopyPages), of tokens too.
 // REQUIRES: no group has only some of its rows below num_rows.
 absl::Status CudaPrepareInputs(const CudaBeamState& state, int num_rows,
                                cudaStream_t stream);
-
-// Runs next: makes all tail copies of the step, as CudaCopyTails
-// (kernels/kv_cache/cuda_copy_tails.h), of keys, values and tokens.
-// `max_copies` bounds *state.num_copies.
-// REQUIRES: the cache's pages are the state's.
-// Errors: as CudaCopyTails.
-absl::Status CudaCopyBeamTails(const CudaBeamState& state, int max_copies,
-                               const CudaKvCache& cache,
-                               const CudaDevice& device, cudaStream_t stream);
 
 // Runs after selection. Of each group's candidates, best first, the first
 // num_slots whose token is no EOS id become its beams by rank. AssignSlots

@@ -35,7 +35,7 @@
 #include "benchmarks/executor/cuda/decode_case.h"
 #include "benchmarks/median.h"
 #include "executor/cuda/cuda_executor.h"
-#include "executor/cuda/transfer/cuda_page_swapper.h"
+#include "kernels/kv_cache/cuda_cache_engine.h"
 #include "model/cuda/cuda_transformer.h"
 
 namespace espalier {
@@ -90,18 +90,18 @@ void PrintRate(const char* what, const char* slots, double rate, double link) {
               rate * 1e-9, 100 * rate / link);
 }
 
-// The swapper alone, over the model's pages.
+// Swaps alone, over the model's pages.
 void RunSwaps(const CudaModel& model, const Rates& link) {
   const CudaKvCache& cache = model.cache();
   const auto words =
       Get(DeviceBuffer<int>::Create(size_t{1} * cache.num_pages * kPageSize));
   const CudaPageTokens tokens = {words.data(), kPageSize};
-  const int64_t record = CudaPageRecordBytes(cache, tokens);
-  const auto swapper = Get(CudaPageSwapper::Create(
-      cache, tokens, 2 * kNumSwapped * record, model.device()));
+  CudaCacheEngine engine(cache, tokens, model.device());
+  const int64_t record = engine.page_bytes();
+  Check(engine.AddHostSlots(2 * kNumSwapped * record));
   std::printf("%d pages of %lld bytes; measured at creation: %.1f GB/s\n",
               kNumSwapped, static_cast<long long>(record),
-              swapper->host_bandwidth() * 1e-9);
+              engine.host_bandwidth() * 1e-9);
   const CudaStream steps = Get(CudaStream::Create());
   std::vector<int> order(kNumSwapped);
   std::iota(order.begin(), order.end(), 0);
@@ -118,13 +118,13 @@ void RunSwaps(const CudaModel& model, const Rates& link) {
         "save", slots,
         bytes /
             MedianSeconds(
-                [&] { Check(swapper->Enqueue(saves, {}, steps.get())); }, wait),
+                [&] { Check(engine.SwapPages(saves, {}, steps.get())); }, wait),
         link.to_host);
     PrintRate(
         "load", slots,
         bytes /
             MedianSeconds(
-                [&] { Check(swapper->Enqueue({}, loads, steps.get())); }, wait),
+                [&] { Check(engine.SwapPages({}, loads, steps.get())); }, wait),
         link.to_device);
     for (int& slot : order) slot = 2 * slot;  // no two are neighbours
   }

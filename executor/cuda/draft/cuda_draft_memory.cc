@@ -46,8 +46,6 @@ int64_t LayOutDrafts(const CudaDraftLimits& limits, int* words,
   layout.Add(&arrays->kept_rows, max_rows);
   layout.Add(&arrays->edits, limits.max_edits);
   layout.Add(&arrays->candidates, max_rows);
-  layout.Add(&arrays->copies, CudaDraftMemory::kMaxCopies);
-  layout.Add(&arrays->num_copies, 1);
   layout.Add(&arrays->clock, 1);
   return layout.num_words();
 }

@@ -7,7 +7,6 @@
 
 #include "absl/status/statusor.h"
 #include "base/cuda_memory.h"
-#include "base/page_copy.h"
 #include "exec_request/cuda_model.h"
 #include "executor/cuda/batch/cuda_batch_arrays.h"
 #include "kernels/resident/cuda_resident.h"
@@ -53,16 +52,11 @@ struct CudaDraftArrays {
   int* kept_rows = nullptr;            // [max_rows]
   TokenEdit* edits = nullptr;          // [max_edits]
   Candidate* candidates = nullptr;     // [max_rows]
-  PageCopy* copies = nullptr;          // [max_copies]
-  int* num_copies = nullptr;           // [1]
   CudaStepClock* clock = nullptr;      // [1]
 };
 
 class CudaDraftMemory {
  public:
-  // Tail copies per launch.
-  static constexpr int kMaxCopies = 1024;
-
   // Allocates on the thread's current device.
   // Errors: kResourceExhausted.
   static absl::StatusOr<CudaDraftMemory> Create(const CudaDraftLimits& limits,

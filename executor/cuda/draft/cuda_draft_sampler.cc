@@ -10,7 +10,6 @@
 #include "base/cuda_memory.h"
 #include "base/status.h"
 #include "executor/cuda/step/cuda_step_builder.h"
-#include "kernels/kv_cache/cuda_copy_tails.h"
 #include "kernels/sample/cuda_sample.h"
 
 namespace espalier {
@@ -70,11 +69,14 @@ CudaDraftSampler::~CudaDraftSampler() {
   delta_buffer_ = {};
   kept_.reset();
   memory_.reset();
+  cache_.reset();
   stream_ = {};
 }
 
 absl::Status CudaDraftSampler::Init(const CudaDraftSamplerOptions& options) {
   ASSIGN_OR_RETURN(stream_, CudaStream::Create());
+  cache_.emplace(model_->cache(), CudaPageTokens(), model_->device());
+  RETURN_IF_ERROR(cache_->ReserveCopyList());
   ASSIGN_OR_RETURN(memory_,
                    CudaDraftMemory::Create(CudaDraftLimits::Of(*model_),
                                            model_->null_page()));
@@ -130,7 +132,7 @@ absl::StatusOr<std::vector<SampledDraft>> CudaDraftSampler::Sample(
                    CudaDeviceScope::Enter(model_->device().ordinal));
   std::vector<SampledDraft> drafts;
   const auto run_all = [&]() -> absl::Status {
-    RETURN_IF_ERROR(CopyTails(plan.page_copies));
+    RETURN_IF_ERROR(cache_->CopyPages(plan.page_copies, stream_.get()));
     const size_t most = limits().max_rows;
     for (size_t first = 0; first < sequences.size(); first += most) {
       if (plan.stop.stop_requested()) {
@@ -191,7 +193,7 @@ absl::StatusOr<std::vector<SampledDraft>> CudaDraftSampler::Start(
   if (!verified.has_value()) sequences = sequences.first(num_read);
   if (sequences.empty()) return drafts;
   const auto enqueue = [&]() -> absl::Status {
-    RETURN_IF_ERROR(CopyTails(plan.page_copies));
+    RETURN_IF_ERROR(cache_->CopyPages(plan.page_copies, stream_.get()));
     run->verification.Reset();
     std::fill_n(run->verified.data(), sequences.size(), VerifiedDraft());
     const CudaDraftBatch batch =
@@ -352,26 +354,6 @@ absl::Status CudaDraftSampler::BeginDrafts(
                           .positions = arrays.next.positions,
                           .draws = arrays.draws},
                          stream_.get());
-}
-
-absl::Status CudaDraftSampler::CopyTails(std::span<const PageCopy> copies) {
-  const CudaDraftArrays& arrays = memory_->arrays();
-  while (!copies.empty()) {
-    const size_t count =
-        std::min<size_t>(copies.size(), CudaDraftMemory::kMaxCopies);
-    delta_->Clear();
-    delta_->Put<PageCopy>(arrays.copies, copies.first(count));
-    delta_->Put(arrays.num_copies, static_cast<int>(count));
-    RETURN_IF_ERROR(delta_buffer_.Send(*delta_, memory_->words(), arrays.clock,
-                                       stream_.get()));
-    RETURN_IF_ERROR(CudaCopyTails(arrays.copies, arrays.num_copies,
-                                  static_cast<int>(count), model_->cache(), {},
-                                  model_->device(), stream_.get()));
-    // The buffer is used again.
-    RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(stream_.get()));
-    copies = copies.subspan(count);
-  }
-  return absl::OkStatus();
 }
 
 absl::Status CudaDraftSampler::RunSteps(const CudaDraftBatch& batch) {

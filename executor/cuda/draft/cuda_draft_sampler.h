@@ -51,6 +51,7 @@
 #include "executor/cuda/draft/cuda_draft_runner.h"
 #include "executor/cuda/transfer/cuda_delta.h"
 #include "executor/cuda/transfer/cuda_delta_buffer.h"
+#include "kernels/kv_cache/cuda_cache_engine.h"
 #include "kernels/verify/cuda_verified_drafts.h"
 #include "kernels/verify/verified_draft.h"
 
@@ -150,7 +151,6 @@ class CudaDraftSampler : public DraftSampler {
   // Enqueues the update of the starts that depend on an unread verification.
   absl::Status BeginDrafts(std::span<const DraftSequence* const> sequences,
                            PendingRun* run);
-  absl::Status CopyTails(std::span<const PageCopy> copies);
   absl::Status RunSteps(const CudaDraftBatch& batch);
   // Invalidates the shadow copies.
   void Forget();
@@ -160,6 +160,7 @@ class CudaDraftSampler : public DraftSampler {
 
   const std::shared_ptr<CudaModel> model_;
   CudaStream stream_;
+  std::optional<CudaCacheEngine> cache_;
   std::optional<CudaDraftMemory> memory_;
   std::optional<CudaDraftLogitsPool> kept_;
   CudaDeltaBuffer delta_buffer_;

@@ -140,9 +140,10 @@ int64_t CudaSourceReader::num_pinned_bytes() const {
 absl::Status CudaSourceReader::Enqueue(std::span<const CudaSourceRead> reads,
                                        cudaStream_t stream) {
   while (!reads.empty()) {
-    ASSIGN_OR_RETURN(const auto next, NextSourceCall(reads, model_->bounds(),
-                                                     model_->cache().page_size,
-                                                     memory_->padding_table()));
+    ASSIGN_OR_RETURN(
+        const auto next,
+        NextSourceCall(reads, model_->bounds(), model_->description().page_size,
+                       memory_->padding_table()));
     RETURN_IF_ERROR(Enqueue(next.first, stream));
     reads = reads.subspan(next.second);
   }

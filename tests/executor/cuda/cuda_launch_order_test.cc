@@ -6,11 +6,13 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "executor/cuda/cuda_graph_runner.h"
+#include "kernels/kv_cache/cuda_cache_engine.h"
 #include "kernels/matmul/cuda_skinny_matmul.h"
 #include "tests/cuda_dry_run.h"
 #include "tests/executor/cuda/fake_cuda_model.h"
@@ -42,8 +44,11 @@ class DryRunner {
     auto memory = CudaStepMemory::Create(limits, PageId{99}, 16);
     CHECK(memory.ok());
     memory_ = std::make_unique<CudaStepMemory>(*std::move(memory));
+    cache_.emplace(model_.cache(),
+                   CudaPageTokens{memory_->arrays().state.page_tokens, 16},
+                   model_.device());
     auto runner = CudaGraphRunner::Create(
-        &model_, memory_.get(),
+        &model_, &*cache_, memory_.get(),
         {.max_groups = kMaxRows, .max_candidates = 2000}, {}, /*max_graphs=*/0,
         stream_);
     CHECK(runner.ok()) << runner.status();
@@ -65,6 +70,7 @@ class DryRunner {
   FakeCudaModel model_;
   cudaStream_t stream_;
   std::unique_ptr<CudaStepMemory> memory_;
+  std::optional<CudaCacheEngine> cache_;
   std::unique_ptr<CudaGraphRunner> runner_;
 };
 

@@ -22,7 +22,7 @@ using ::espalier::testing::StatusIs;
 using ::espalier::testing::Unit;
 using ::testing::HasSubstr;
 
-constexpr CudaActivationKind kKinds[] = {
+constexpr CudaActivationKind kActivations[] = {
     CudaActivationKind::kSilu, CudaActivationKind::kGeluTanh,
     CudaActivationKind::kGelu, CudaActivationKind::kRelu};
 
@@ -103,7 +103,7 @@ TEST(CudaActivateTest, MatchesTheTwinOfEachForm) {
     for (const auto& [num_rows, num_outputs] :
          {std::pair(1, 8), std::pair(3, 40), std::pair(5, 2048),
           std::pair(37, 1000)}) {
-      for (const CudaActivationKind kind : kKinds) {
+      for (const CudaActivationKind kind : kActivations) {
         for (int form = 0; form < 4; ++form) {
           ExpectActivates({kind, (form & 1) != 0, (form & 2) != 0}, num_rows,
                           num_outputs, dtype);
@@ -118,7 +118,7 @@ TEST(CudaActivateTest, NonFiniteNumbersAreThoseOfTheFormulas) {
   const std::vector<float> sums = {NAN,  INFINITY, -INFINITY, 1e30f,
                                    -200, 0,        -0.0f,     1};
   const DeviceArray array(sums, DType::kFloat32);
-  for (const CudaActivationKind kind : kKinds) {
+  for (const CudaActivationKind kind : kActivations) {
     const auto out = DeviceArray::Poisoned(8, DType::kFloat32);
     ASSERT_OK(CudaActivate(array.data(), DType::kFloat32, 1, 8,
                            {.has_gate = false, .kind = kind}, out.data(),

@@ -1,29 +1,14 @@
 #include "tests/model/cuda/cuda_plan_model.h"
 
-#include <vector>
-
-#include "kernels/kv_cache/cuda_copy_tails.h"
+#include "kernels/kv_cache/cuda_cache_engine.h"
 
 namespace espalier::testing {
 
-absl::Status CudaPlanModel::CopyTails(const std::vector<PageCopy>& copies) {
-  if (copies.empty()) return absl::OkStatus();
-  const int count = static_cast<int>(copies.size());
-  ASSIGN_OR_RETURN(auto on_device, DeviceBuffer<PageCopy>::Create(count));
-  ASSIGN_OR_RETURN(auto num_copies, DeviceBuffer<int>::Create(1));
-  RETURN_IF_CUDA_ERROR(cudaMemcpy(on_device.data(), copies.data(),
-                                  on_device.size_bytes(), cudaMemcpyDefault));
-  RETURN_IF_CUDA_ERROR(
-      cudaMemcpy(num_copies.data(), &count, sizeof(count), cudaMemcpyDefault));
-  RETURN_IF_ERROR(CudaCopyTails(on_device.data(), num_copies.data(), count,
-                                transformer_->cache(), {}, device_, nullptr));
-  RETURN_IF_CUDA_ERROR(cudaDeviceSynchronize());
-  return absl::OkStatus();
-}
-
 absl::Status CudaPlanModel::Forward(const StepPlan& plan,
                                     std::span<float> logits) {
-  RETURN_IF_ERROR(CopyTails(plan.page_copies));
+  CudaCacheEngine cache(transformer_->cache(), {}, device_);
+  RETURN_IF_ERROR(cache.ReserveCopyList());
+  RETURN_IF_ERROR(cache.CopyPages(plan.page_copies, nullptr));
   if (plan.empty()) return absl::OkStatus();
   ASSIGN_OR_RETURN(
       const CudaPlanBatch batch,

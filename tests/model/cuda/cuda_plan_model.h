@@ -30,8 +30,6 @@ class CudaPlanModel : public Model {
   CudaTransformer& transformer() { return *transformer_; }
 
  private:
-  absl::Status CopyTails(const std::vector<PageCopy>& copies);
-
   const std::unique_ptr<CudaTransformer> transformer_;
   const CudaDevice device_;
   const CudaPlanBatch::Options options_;

@@ -4,12 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <memory>
 #include <numeric>
+#include <optional>
 #include <vector>
 
 #include "base/status.h"
-#include "executor/cuda/transfer/cuda_page_swapper.h"
+#include "kernels/kv_cache/cuda_cache_engine.h"
 #include "tests/status_matchers.h"
 
 namespace espalier {
@@ -22,7 +22,7 @@ using ::testing::HasSubstr;
 constexpr int kNumPages = 400;
 constexpr int kPageSize = 16;
 
-class CudaPageSwapperTest : public ::testing::Test {
+class CudaCacheEngineTest : public ::testing::Test {
  protected:
   void SetUp() override {
     device_ = *CudaDevice::Open(0);
@@ -45,13 +45,9 @@ class CudaPageSwapperTest : public ::testing::Test {
     std::iota(words.begin(), words.end(), 7);
     Put(values, values_);
     Put(words, words_);
-    auto swapper = CudaPageSwapper::Create(
-        cache_, {words_.data(), kPageSize},
-        kNumSlots * CudaPageRecordBytes(cache_, {words_.data(), kPageSize}),
-        device_);
-    ASSERT_OK(swapper.status());
-    swapper_ = *std::move(swapper);
-    ASSERT_EQ(swapper_->num_slots(), kNumSlots);
+    engine_.emplace(cache_, CudaPageTokens{words_.data(), kPageSize}, device_);
+    ASSERT_OK(engine_->AddHostSlots(kNumSlots * engine_->page_bytes()));
+    ASSERT_EQ(engine_->num_host_slots(), kNumSlots);
   }
 
   template <typename T>
@@ -101,10 +97,10 @@ class CudaPageSwapperTest : public ::testing::Test {
   DeviceBuffer<float> values_;
   DeviceBuffer<int> words_;
   CudaStream stream_;
-  std::unique_ptr<CudaPageSwapper> swapper_;
+  std::optional<CudaCacheEngine> engine_;
 };
 
-TEST_F(CudaPageSwapperTest, PagesComeBackAsTheyWere) {
+TEST_F(CudaCacheEngineTest, PagesComeBackAsTheyWere) {
   const std::vector<float> values = Get(values_);
   const std::vector<int> words = Get(words_);
   std::vector<PageSave> saves;
@@ -114,9 +110,9 @@ TEST_F(CudaPageSwapperTest, PagesComeBackAsTheyWere) {
     saves.push_back({PageId{i}, slot});
     loads.push_back({slot, PageId{kNumPages - 1 - i}});
   }
-  ASSERT_OK(swapper_->Enqueue(saves, {}, stream_.get()));
+  ASSERT_OK(engine_->SwapPages(saves, {}, stream_.get()));
   Overwrite();
-  ASSERT_OK(swapper_->Enqueue({}, loads, stream_.get()));
+  ASSERT_OK(engine_->SwapPages({}, loads, stream_.get()));
   ASSERT_EQ(cudaStreamSynchronize(stream_.get()), cudaSuccess);
   const std::vector<float> now = Get(values_);
   const std::vector<int> now_words = Get(words_);
@@ -127,16 +123,16 @@ TEST_F(CudaPageSwapperTest, PagesComeBackAsTheyWere) {
 }
 
 // A page that is saved may be loaded into by the same call.
-TEST_F(CudaPageSwapperTest, SavesComeBeforeLoads) {
+TEST_F(CudaCacheEngineTest, SavesComeBeforeLoads) {
   const std::vector<float> values = Get(values_);
   const std::vector<int> words = Get(words_);
-  ASSERT_OK(swapper_->Enqueue(std::vector<PageSave>{{PageId{1}, {0}}}, {},
-                              stream_.get()));
-  ASSERT_OK(swapper_->Enqueue(std::vector<PageSave>{{PageId{2}, {1}}},
-                              std::vector<PageLoad>{{{0}, PageId{2}}},
-                              stream_.get()));
-  ASSERT_OK(swapper_->Enqueue({}, std::vector<PageLoad>{{{1}, PageId{1}}},
-                              stream_.get()));
+  ASSERT_OK(engine_->SwapPages(std::vector<PageSave>{{PageId{1}, {0}}}, {},
+                               stream_.get()));
+  ASSERT_OK(engine_->SwapPages(std::vector<PageSave>{{PageId{2}, {1}}},
+                               std::vector<PageLoad>{{{0}, PageId{2}}},
+                               stream_.get()));
+  ASSERT_OK(engine_->SwapPages({}, std::vector<PageLoad>{{{1}, PageId{1}}},
+                               stream_.get()));
   ASSERT_EQ(cudaStreamSynchronize(stream_.get()), cudaSuccess);
   const std::vector<float> now = Get(values_);
   const std::vector<int> now_words = Get(words_);
@@ -145,7 +141,7 @@ TEST_F(CudaPageSwapperTest, SavesComeBeforeLoads) {
 }
 
 // A slot is given to the next while the load from it is on its way.
-TEST_F(CudaPageSwapperTest, ASlotIsUsedAgainAtOnce) {
+TEST_F(CudaCacheEngineTest, ASlotIsUsedAgainAtOnce) {
   const std::vector<float> values = Get(values_);
   const std::vector<int> words = Get(words_);
   std::vector<PageSave> first, second;
@@ -155,9 +151,9 @@ TEST_F(CudaPageSwapperTest, ASlotIsUsedAgainAtOnce) {
     second.push_back({PageId{100 + i}, HostSlotId{i}});
     loads.push_back({HostSlotId{i}, PageId{200 + i}});
   }
-  ASSERT_OK(swapper_->Enqueue(first, {}, stream_.get()));
-  ASSERT_OK(swapper_->Enqueue({}, loads, stream_.get()));
-  ASSERT_OK(swapper_->Enqueue(second, {}, stream_.get()));
+  ASSERT_OK(engine_->SwapPages(first, {}, stream_.get()));
+  ASSERT_OK(engine_->SwapPages({}, loads, stream_.get()));
+  ASSERT_OK(engine_->SwapPages(second, {}, stream_.get()));
   ASSERT_EQ(cudaStreamSynchronize(stream_.get()), cudaSuccess);
   const std::vector<float> now = Get(values_);
   const std::vector<int> now_words = Get(words_);
@@ -166,12 +162,12 @@ TEST_F(CudaPageSwapperTest, ASlotIsUsedAgainAtOnce) {
   }
 }
 
-TEST_F(CudaPageSwapperTest, WhatIsNotThereIsRefused) {
+TEST_F(CudaCacheEngineTest, WhatIsNotThereIsRefused) {
   EXPECT_THAT(
-      swapper_->Enqueue(std::vector<PageSave>{{PageId{0}, {kNumSlots}}}, {},
-                        stream_.get()),
+      engine_->SwapPages(std::vector<PageSave>{{PageId{0}, {kNumSlots}}}, {},
+                         stream_.get()),
       StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("host slot 350")));
-  EXPECT_GT(swapper_->host_bandwidth(), 0);
+  EXPECT_GT(engine_->host_bandwidth(), 0);
 }
 
 }  // namespace

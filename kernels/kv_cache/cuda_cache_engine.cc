@@ -1,4 +1,4 @@
-#include "executor/cuda/transfer/cuda_page_swapper.h"
+#include "kernels/kv_cache/cuda_cache_engine.h"
 
 #include <algorithm>
 #include <limits>
@@ -6,6 +6,7 @@
 
 #include "base/field_error.h"
 #include "base/status.h"
+#include "kernels/kv_cache/cuda_copy_tails.h"
 
 namespace espalier {
 namespace {
@@ -14,6 +15,7 @@ namespace {
 // the link.
 constexpr int64_t kStagingBytes = int64_t{16} << 20;
 constexpr int kMeasurements = 3;
+constexpr int kMaxCopiesAtOnce = 1024;
 
 absl::StatusOr<CudaEvent> MakeOrderEvent() {
   cudaEvent_t event = nullptr;
@@ -24,22 +26,64 @@ absl::StatusOr<CudaEvent> MakeOrderEvent() {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<CudaPageSwapper>> CudaPageSwapper::Create(
-    const CudaKvCache& cache, const CudaPageTokens& tokens, int64_t host_bytes,
-    const CudaDevice& device) {
-  std::unique_ptr<CudaPageSwapper> swapper(
-      new CudaPageSwapper(cache, tokens, device));
-  RETURN_IF_ERROR(swapper->Allocate(host_bytes));
-  RETURN_IF_ERROR(swapper->MeasureLink());
-  return swapper;
+CudaCacheEngine::CudaCacheEngine(const CudaKvCache& cache,
+                                 const CudaPageTokens& tokens,
+                                 const CudaDevice& device)
+    : cache_(cache),
+      tokens_(tokens),
+      device_(device),
+      record_bytes_(CudaPageRecordBytes(cache, tokens)) {}
+
+CudaCacheEngine::~CudaCacheEngine() { ReleaseHostSlots(); }
+
+absl::Status CudaCacheEngine::CopyPages(const PageCopy* copies,
+                                        const int* num_copies, int max_copies,
+                                        cudaStream_t steps) const {
+  return CudaCopyTails(copies, num_copies, max_copies, cache_, tokens_, device_,
+                       steps);
 }
 
-CudaPageSwapper::~CudaPageSwapper() {
+absl::Status CudaCacheEngine::ReserveCopyList() {
+  ASSIGN_OR_RETURN(copies_,
+                   TakeDeviceMemory<PageCopy>("tail copies", kMaxCopiesAtOnce));
+  ASSIGN_OR_RETURN(num_copies_, TakeDeviceMemory<int>("tail copies", 1));
+  return absl::OkStatus();
+}
+
+absl::Status CudaCacheEngine::CopyPages(std::span<const PageCopy> copies,
+                                        cudaStream_t steps) {
+  while (!copies.empty()) {
+    const int count =
+        static_cast<int>(std::min<size_t>(copies.size(), kMaxCopiesAtOnce));
+    RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(copies_.data(), copies.data(),
+                                         count * sizeof(PageCopy),
+                                         cudaMemcpyDefault, steps));
+    RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(
+        num_copies_.data(), &count, sizeof(count), cudaMemcpyDefault, steps));
+    RETURN_IF_ERROR(
+        CopyPages(copies_.data(), num_copies_.data(), count, steps));
+    RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(steps));
+    copies = copies.subspan(count);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CudaCacheEngine::AddHostSlots(int64_t host_bytes) {
+  absl::Status status = Allocate(host_bytes);
+  if (status.ok()) status = MeasureLink();
+  if (!status.ok()) ReleaseHostSlots();
+  return status;
+}
+
+void CudaCacheEngine::ReleaseHostSlots() {
   if (link_) cudaStreamSynchronize(link_.get());
+  num_slots_ = 0;
+  link_ = {};
+  staging_ = {};
+  slots_ = {};
 }
 
-absl::Status CudaPageSwapper::Allocate(int64_t host_bytes) {
-  record_bytes_ = CudaPageRecordBytes(cache_, tokens_);
+absl::Status CudaCacheEngine::Allocate(int64_t host_bytes) {
   num_slots_ = static_cast<int>(std::min<int64_t>(
       host_bytes / record_bytes_, std::numeric_limits<int32_t>::max()));
   if (num_slots_ < 1) {
@@ -71,7 +115,7 @@ absl::Status CudaPageSwapper::Allocate(int64_t host_bytes) {
   return absl::OkStatus();
 }
 
-absl::Status CudaPageSwapper::MeasureLink() {
+absl::Status CudaCacheEngine::MeasureLink() {
   const size_t num_bytes = staging_[0].records.size_bytes();
   ASSIGN_OR_RETURN(const CudaEvent begin, CudaEvent::Create());
   ASSIGN_OR_RETURN(const CudaEvent end, CudaEvent::Create());
@@ -91,7 +135,7 @@ absl::Status CudaPageSwapper::MeasureLink() {
   return absl::OkStatus();
 }
 
-absl::Status CudaPageSwapper::Check(PageId page, HostSlotId slot) const {
+absl::Status CudaCacheEngine::Check(PageId page, HostSlotId slot) const {
   if (page.value < 0 || page.value >= cache_.num_pages) {
     return InvalidArgument("page ", page, " is swapped, there are ",
                            cache_.num_pages);
@@ -103,9 +147,9 @@ absl::Status CudaPageSwapper::Check(PageId page, HostSlotId slot) const {
   return absl::OkStatus();
 }
 
-absl::Status CudaPageSwapper::Enqueue(std::span<const PageSave> saves,
-                                      std::span<const PageLoad> loads,
-                                      cudaStream_t steps) {
+absl::Status CudaCacheEngine::SwapPages(std::span<const PageSave> saves,
+                                        std::span<const PageLoad> loads,
+                                        cudaStream_t steps) {
   for (const PageSave& save : saves) {
     RETURN_IF_ERROR(Check(save.page, save.slot));
   }
@@ -134,7 +178,7 @@ absl::Status CudaPageSwapper::Enqueue(std::span<const PageSave> saves,
              [&](const Batch& batch) { return Load(batch, steps); });
 }
 
-absl::Status CudaPageSwapper::Save(const Batch& batch, cudaStream_t steps) {
+absl::Status CudaCacheEngine::Save(const Batch& batch, cudaStream_t steps) {
   Staging& staging = NextStaging();
   RETURN_IF_CUDA_ERROR(cudaStreamWaitEvent(steps, staging.copied.get(), 0));
   RETURN_IF_ERROR(CudaGatherPages(batch.list, cache_, tokens_,
@@ -146,7 +190,7 @@ absl::Status CudaPageSwapper::Save(const Batch& batch, cudaStream_t steps) {
   return absl::OkStatus();
 }
 
-absl::Status CudaPageSwapper::Load(const Batch& batch, cudaStream_t steps) {
+absl::Status CudaCacheEngine::Load(const Batch& batch, cudaStream_t steps) {
   Staging& staging = NextStaging();
   RETURN_IF_CUDA_ERROR(cudaStreamWaitEvent(link_.get(), staging.used.get(), 0));
   RETURN_IF_ERROR(CopyRecords(batch, staging, cudaMemcpyHostToDevice));
@@ -158,7 +202,7 @@ absl::Status CudaPageSwapper::Load(const Batch& batch, cudaStream_t steps) {
   return absl::OkStatus();
 }
 
-absl::Status CudaPageSwapper::CopyRecords(const Batch& batch,
+absl::Status CudaCacheEngine::CopyRecords(const Batch& batch,
                                           const Staging& staging,
                                           cudaMemcpyKind kind) {
   for (int begin = 0; begin < batch.list.count;) {
@@ -178,12 +222,13 @@ absl::Status CudaPageSwapper::CopyRecords(const Batch& batch,
   return absl::OkStatus();
 }
 
-CudaMemoryParts CudaPageSwapper::memory() const {
+CudaMemoryParts CudaCacheEngine::memory() const {
   const auto bytes = [](const auto& buffer) {
     return static_cast<int64_t>(buffer.size_bytes());
   };
   return {{"preempted pages", bytes(slots_), true},
-          {"swapping pages", kNumStaging * bytes(staging_[0].records)}};
+          {"swapping pages", kNumStaging * bytes(staging_[0].records)},
+          {"tail copies", bytes(copies_) + bytes(num_copies_)}};
 }
 
 }  // namespace espalier

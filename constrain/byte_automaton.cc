@@ -1,0 +1,85 @@
+#include "constrain/byte_automaton.h"
+
+#include <utility>
+
+#include "base/check.h"
+
+namespace espalier {
+
+ByteAutomaton::ByteAutomaton(Tables tables) : tables_(std::move(tables)) {
+  CHECK(num_states() > 0) << "an automaton must have a start";
+  CHECK(tables_.next.size() ==
+        static_cast<size_t>(num_states()) * static_cast<size_t>(num_classes()))
+      << "transitions of " << num_states() << " states";
+  CountBytesToTheEnd();
+}
+
+// A breadth-first search from the accepting states, against the transitions.
+void ByteAutomaton::CountBytesToTheEnd() {
+  const size_t n = tables_.accepts.size();
+  const size_t num_classes = tables_.num_classes;
+  is_last_.assign(n, 1);
+  std::vector<int32_t> first(n + 1, 0);  // transitions to each state begin here
+  for (size_t i = 0; i < tables_.next.size(); ++i) {
+    if (tables_.next[i] == kNone) continue;
+    is_last_[i / num_classes] = 0;
+    ++first[tables_.next[i] + 1];
+  }
+  for (size_t s = 0; s < n; ++s) first[s + 1] += first[s];
+  std::vector<State> sources(first[n]);
+  std::vector<int32_t> end(first.begin(), first.end() - 1);
+  for (size_t i = 0; i < tables_.next.size(); ++i) {
+    const State to = tables_.next[i];
+    if (to != kNone) sources[end[to]++] = static_cast<State>(i / num_classes);
+  }
+  min_bytes_.assign(n, -1);
+  std::vector<State> queue;
+  for (size_t s = 0; s < n; ++s) {
+    if (tables_.accepts[s] == 0) continue;
+    min_bytes_[s] = 0;
+    queue.push_back(static_cast<State>(s));
+  }
+  for (size_t i = 0; i < queue.size(); ++i) {
+    const State state = queue[i];
+    for (int32_t j = first[state]; j < first[state + 1]; ++j) {
+      int32_t& bytes = min_bytes_[sources[j]];
+      if (bytes >= 0) continue;
+      bytes = min_bytes_[state] + 1;
+      queue.push_back(sources[j]);
+    }
+  }
+  CHECK(queue.size() == n) << "a state that leads to no text";
+}
+
+ByteAutomaton::State ByteAutomaton::Next(State state,
+                                         std::string_view bytes) const {
+  for (const char byte : bytes) {
+    state = Next(state, static_cast<uint8_t>(byte));
+    if (state == kNone) return kNone;
+  }
+  return state;
+}
+
+ByteAutomaton::MatchResult ByteAutomaton::Match(std::string_view text) const {
+  MatchResult result;
+  for (const char byte : text) {
+    const State next = Next(result.state, static_cast<uint8_t>(byte));
+    if (next == kNone) return result;
+    result.state = next;
+    ++result.num_matched;
+  }
+  result.in_language = accepts(result.state);
+  return result;
+}
+
+std::vector<uint8_t> ByteAutomaton::BytesAfter(State state) const {
+  std::vector<uint8_t> bytes;
+  for (int byte = 0; byte < 256; ++byte) {
+    if (Next(state, static_cast<uint8_t>(byte)) != kNone) {
+      bytes.push_back(static_cast<uint8_t>(byte));
+    }
+  }
+  return bytes;
+}
+
+}  // namespace espalier

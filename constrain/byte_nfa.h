@@ -1,0 +1,68 @@
+// ByteNfa: a nondeterministic finite automaton over bytes, which languages are
+// composed in before they become a ByteAutomaton. States are joined by edges
+// that take a byte of a range, or none (empty edges). An empty edge may have a
+// condition: that nothing was taken before, or that nothing follows.
+//
+// Thread safety: none; one compilation's own.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "constrain/byte_automaton.h"
+#include "constrain/compile_budget.h"
+#include "constrain/dfa_edges.h"
+
+namespace espalier {
+
+// Condition of an empty edge.
+enum class NfaCondition : uint8_t {
+  kAlways,
+  kAtStart,  // "^": no byte was taken
+  kAtEnd,    // "$": no byte follows
+};
+
+class ByteNfa {
+ public:
+  using State = int32_t;
+
+  // `budget` outlives this.
+  explicit ByteNfa(CompileBudget* budget) : budget_(budget) {}
+
+  // Errors: kInvalidArgument if the budget is spent.
+  absl::StatusOr<State> AddState();
+  void AddBytes(State from, uint8_t first, uint8_t last, State to) {
+    byte_edges_.push_back({from, first, last, to});
+  }
+  void AddEmpty(State from, State to,
+                NfaCondition condition = NfaCondition::kAlways) {
+    empty_edges_.push_back({from, condition, to});
+  }
+
+  // Returns the automaton of the texts that lead from `start` to `end`.
+  // Errors: as BuildAutomaton.
+  absl::StatusOr<ByteAutomaton> Build(State start, State end) const;
+
+ private:
+  struct ByteEdge {
+    State from;
+    uint8_t first;
+    uint8_t last;
+    State to;
+  };
+  struct EmptyEdge {
+    State from;
+    NfaCondition condition;
+    State to;
+  };
+  friend class SubsetConstruction;
+
+  CompileBudget* budget_;
+  int32_t num_states_ = 0;
+  std::vector<ByteEdge> byte_edges_;
+  std::vector<EmptyEdge> empty_edges_;
+};
+
+}  // namespace espalier

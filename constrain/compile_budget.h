@@ -1,0 +1,47 @@
+// CompileBudget: bounds the work and memory of compiling a language. Work is
+// counted in steps, not in time, so the same input always has the same outcome.
+//
+// Thread safety: none; one compilation's own.
+#pragma once
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "base/status.h"
+
+namespace espalier {
+
+struct CompileLimits {
+  int64_t max_states = 262'144;
+  int64_t max_table_bytes = int64_t{64} << 20;
+  int64_t max_steps = 50'000'000;  // about half a second
+};
+
+class CompileBudget {
+ public:
+  explicit CompileBudget(const CompileLimits& limits = {})
+      : limits_(limits), steps_left_(limits.max_steps) {}
+
+  const CompileLimits& limits() const { return limits_; }
+
+  // Takes `steps`.
+  // Errors: kInvalidArgument with the limit if fewer are left.
+  absl::Status Take(int64_t steps) {
+    steps_left_ -= steps;
+    if (steps_left_ >= 0) return absl::OkStatus();
+    return InvalidArgument("it needs more than ", limits_.max_steps,
+                           " steps to compile, the limit");
+  }
+  // Errors: kInvalidArgument with the limit if there are too many states.
+  absl::Status CheckStates(int64_t num_states) const {
+    if (num_states <= limits_.max_states) return absl::OkStatus();
+    return InvalidArgument("it needs more than ", limits_.max_states,
+                           " states, the limit");
+  }
+
+ private:
+  CompileLimits limits_;
+  int64_t steps_left_;
+};
+
+}  // namespace espalier

@@ -1,0 +1,133 @@
+#include "constrain/regex_language.h"
+
+#include "base/status.h"
+#include "constrain/byte_nfa.h"
+#include "constrain/regex_parser.h"
+
+namespace espalier {
+namespace {
+
+using State = ByteNfa::State;
+
+// Adds syntax trees to an NFA. Each function adds ways from `from`, and returns
+// the state that they lead to. No way leads back to `from`, so several trees
+// may begin there.
+class RegexToNfa {
+ public:
+  RegexToNfa(ByteNfa* nfa, CompileBudget* budget)
+      : nfa_(*nfa), budget_(*budget) {}
+
+  absl::StatusOr<State> Add(const RegexNode& node, State from) {
+    switch (node.kind) {
+      case RegexNode::Kind::kSet:
+        return AddSet(node.set, from);
+      case RegexNode::Kind::kSequence:
+        return AddSequence(node, from);
+      case RegexNode::Kind::kChoice:
+        return AddChoice(node, from);
+      case RegexNode::Kind::kRepeat:
+        return AddRepeat(node, from);
+      case RegexNode::Kind::kAtStart:
+        return AddCondition(NfaCondition::kAtStart, from);
+      case RegexNode::Kind::kAtEnd:
+        return AddCondition(NfaCondition::kAtEnd, from);
+    }
+    return Internal("unknown node of a regular expression");
+  }
+
+  // Adds a loop over any text.
+  absl::StatusOr<State> AddAnyText(State from) {
+    return AddLoop({.kind = RegexNode::Kind::kSet, .set = CodePointSet::All()},
+                   from);
+  }
+
+ private:
+  absl::StatusOr<State> AddSet(const CodePointSet& set, State from) {
+    ASSIGN_OR_RETURN(const State to, nfa_.AddState());
+    RETURN_IF_ERROR(set.AddTo(&nfa_, from, to));
+    return to;
+  }
+
+  absl::StatusOr<State> AddCondition(NfaCondition condition, State from) {
+    ASSIGN_OR_RETURN(const State to, nfa_.AddState());
+    nfa_.AddEmpty(from, to, condition);
+    return to;
+  }
+
+  absl::StatusOr<State> AddSequence(const RegexNode& node, State from) {
+    for (const RegexNode& child : node.children) {
+      ASSIGN_OR_RETURN(from, Add(child, from));
+    }
+    return from;
+  }
+
+  absl::StatusOr<State> AddChoice(const RegexNode& node, State from) {
+    ASSIGN_OR_RETURN(const State to, nfa_.AddState());
+    for (const RegexNode& child : node.children) {
+      ASSIGN_OR_RETURN(const State end, Add(child, from));
+      nfa_.AddEmpty(end, to);
+    }
+    return to;
+  }
+
+  absl::StatusOr<State> AddRepeat(const RegexNode& node, State from) {
+    const RegexNode& child = node.children.front();
+    // An empty child adds no state, so repetitions are counted themselves.
+    for (int i = 0; i < node.min_count; ++i) {
+      RETURN_IF_ERROR(budget_.Take(1));
+      ASSIGN_OR_RETURN(from, Add(child, from));
+    }
+    if (node.max_count == RegexNode::kUnbounded) return AddLoop(child, from);
+    ASSIGN_OR_RETURN(const State to, nfa_.AddState());
+    nfa_.AddEmpty(from, to);
+    for (int i = node.min_count; i < node.max_count; ++i) {
+      RETURN_IF_ERROR(budget_.Take(1));
+      ASSIGN_OR_RETURN(from, Add(child, from));
+      nfa_.AddEmpty(from, to);
+    }
+    return to;
+  }
+
+  absl::StatusOr<State> AddLoop(const RegexNode& child, State from) {
+    ASSIGN_OR_RETURN(const State loop, nfa_.AddState());
+    nfa_.AddEmpty(from, loop);
+    ASSIGN_OR_RETURN(const State end, Add(child, loop));
+    nfa_.AddEmpty(end, loop);
+    ASSIGN_OR_RETURN(const State to, nfa_.AddState());
+    nfa_.AddEmpty(loop, to);
+    return to;
+  }
+
+  ByteNfa& nfa_;
+  CompileBudget& budget_;
+};
+
+absl::StatusOr<ByteAutomaton> Compile(const RegexNode& tree,
+                                      RegexMatching matching,
+                                      const CompileLimits& limits) {
+  CompileBudget budget(limits);
+  ByteNfa nfa(&budget);
+  RegexToNfa adder(&nfa, &budget);
+  ASSIGN_OR_RETURN(const State start, nfa.AddState());
+  State state = start;
+  const bool searches = matching == RegexMatching::kSearch;
+  if (searches) {
+    ASSIGN_OR_RETURN(state, adder.AddAnyText(state));
+  }
+  ASSIGN_OR_RETURN(state, adder.Add(tree, state));
+  if (searches) {
+    ASSIGN_OR_RETURN(state, adder.AddAnyText(state));
+  }
+  return nfa.Build(start, state);
+}
+
+}  // namespace
+
+absl::StatusOr<ByteAutomaton> CompileRegex(std::string_view pattern,
+                                           RegexMatching matching,
+                                           const CompileLimits& limits) {
+  ASSIGN_OR_RETURN(const RegexNode tree, ParseRegex(pattern));
+  return Compile(tree, matching, limits);
+}
+
+}  // namespace espalier

@@ -1,0 +1,19 @@
+// SampleText: a random text of a language, for people to read and for tests.
+//
+// Thread safety: functions without state.
+#pragma once
+
+#include <cstdint>
+#include <random>
+#include <string>
+
+#include "constrain/byte_automaton.h"
+
+namespace espalier {
+
+// Draws a text: at each byte one that may follow, printable ASCII if any is.
+// From `max_bytes` bytes on the text is completed by the fewest bytes.
+std::string SampleText(const ByteAutomaton& automaton, int64_t max_bytes,
+                       std::mt19937_64* random);
+
+}  // namespace espalier

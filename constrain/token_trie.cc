@@ -1,0 +1,51 @@
+#include "constrain/token_trie.h"
+
+#include <algorithm>
+#include <bitset>
+#include <limits>
+#include <utility>
+
+namespace espalier {
+
+TokenTrie::TokenTrie(std::vector<std::string> bytes)
+    : bytes_(std::move(bytes)) {
+  // A node's depth has 16 bits; no text has a token as long.
+  constexpr size_t kMaxBytes = std::numeric_limits<uint16_t>::max();
+  for (TokenId token = 0; token < vocab_size(); ++token) {
+    const size_t size = bytes_[token].size();
+    if (size > 0 && size <= kMaxBytes) tokens_.push_back(token);
+  }
+  std::stable_sort(tokens_.begin(), tokens_.end(),
+                   [&](TokenId a, TokenId b) { return bytes_[a] < bytes_[b]; });
+  std::bitset<256> single;
+  std::vector<uint32_t> path;  // nodes of the last token
+  std::string_view last;
+  const auto close = [&](size_t depth) {
+    for (; path.size() > depth; path.pop_back()) {
+      nodes_[path.back()].subtree_end = static_cast<uint32_t>(nodes_.size());
+    }
+  };
+  for (size_t i = 0; i < tokens_.size(); ++i) {
+    const std::string_view text = bytes_[tokens_[i]];
+    if (text.size() == 1) single.set(static_cast<uint8_t>(text[0]));
+    const size_t num_common =
+        std::mismatch(text.begin(), text.end(), last.begin(), last.end())
+            .first -
+        text.begin();
+    close(num_common);
+    for (size_t depth = num_common; depth < text.size(); ++depth) {
+      path.push_back(static_cast<uint32_t>(nodes_.size()));
+      // Tokens that end before it come first, this one after its last byte.
+      nodes_.push_back({.first_token = static_cast<uint32_t>(i),
+                        .subtree_end = 0,
+                        .depth = static_cast<uint16_t>(depth),
+                        .byte = static_cast<uint8_t>(text[depth])});
+    }
+    max_depth_ = std::max(max_depth_, text.size());
+    last = text;
+  }
+  close(0);
+  has_all_bytes_ = single.all();
+}
+
+}  // namespace espalier

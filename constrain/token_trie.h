@@ -1,0 +1,73 @@
+// TokenTrie: the tokens of a vocabulary by the bytes that they add to a text,
+// as a trie in depth-first order. A walk along an automaton finds the legal
+// tokens of a state, and skips all tokens with a beginning that is illegal.
+//
+// Thread safety: constant after construction; any thread may read.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/ids.h"
+#include "constrain/byte_automaton.h"
+
+namespace espalier {
+
+class TokenTrie {
+ public:
+  // `bytes[t]` is what token t adds to a text. A token that adds nothing, such
+  // as EOS, is never legal.
+  explicit TokenTrie(std::vector<std::string> bytes);
+
+  int vocab_size() const { return static_cast<int>(bytes_.size()); }
+  // REQUIRES: `token` is in [0, vocab_size()).
+  std::string_view BytesOf(TokenId token) const { return bytes_[token]; }
+  // True if each byte is a token.
+  bool has_all_bytes() const { return has_all_bytes_; }
+
+  // Calls visit(token, state) for each token whose bytes lead from `state` to a
+  // state, in the order of the trie.
+  template <typename Visit>
+  void ForEachLegal(const ByteAutomaton& automaton, ByteAutomaton::State state,
+                    const Visit& visit) const {
+    // States before each byte of the node's path.
+    std::vector<ByteAutomaton::State> path(max_depth_ + 1);
+    path[0] = state;
+    for (size_t i = 0; i < nodes_.size();) {
+      const Node& node = nodes_[i];
+      const ByteAutomaton::State next =
+          automaton.Next(path[node.depth], node.byte);
+      if (next == ByteAutomaton::kNone) {
+        i = node.subtree_end;
+        continue;
+      }
+      path[node.depth + 1] = next;
+      ++i;
+      const uint32_t end = i < nodes_.size()
+                               ? nodes_[i].first_token
+                               : static_cast<uint32_t>(tokens_.size());
+      for (uint32_t t = node.first_token; t < end; ++t) {
+        visit(tokens_[t], next);
+      }
+    }
+  }
+
+ private:
+  struct Node {
+    uint32_t first_token;  // first of its own tokens in tokens_
+    uint32_t subtree_end;  // index of the first node outside of its subtree
+    uint16_t depth;        // bytes before this one
+    uint8_t byte;
+  };
+
+  std::vector<std::string> bytes_;  // [vocab_size]
+  std::vector<TokenId> tokens_;     // sorted by their bytes, then by id
+  std::vector<Node> nodes_;         // depth first, smaller bytes first
+  size_t max_depth_ = 0;
+  bool has_all_bytes_ = false;
+};
+
+}  // namespace espalier

@@ -15,6 +15,7 @@
 
 #include "base/status.h"
 #include "examples/cli/commands/batch_command.h"
+#include "examples/cli/commands/constrain_command.h"
 #include "examples/cli/commands/generate_command.h"
 #include "examples/cli/commands/inspect_command.h"
 #include "examples/cli/commands/score_command.h"
@@ -286,6 +287,47 @@ void AddTokenizeCommand(CLI::App* app, std::span<char* const> args,
   SetCallback(command, args, options, &options->names, Tokenize, exit_code);
 }
 
+void AddConstrainCommand(CLI::App* app, std::span<char* const> args,
+                         int* exit_code) {
+  CLI::App* command = app->add_subcommand(
+      "constrain", "a language of texts, and which texts are in it");
+  const auto options = std::make_shared<ConstrainOptions>();
+  command
+      ->add_option("--regex", options->regex,
+                   "the texts that match a regular expression as a whole")
+      ->option_text("PATTERN")
+      ->group("Language");
+  command
+      ->add_option("--choice", options->choices,
+                   "this text; give it once for each text")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->option_text("TEXT")
+      ->group("Language");
+  AddTexts(command, "texts to check, after -- if one begins with -",
+           &options->texts);
+  command
+      ->add_option("-i,--input,-f,--file", options->input,
+                   "JSON lines with texts to check; - is stdin")
+      ->option_text("FILE");
+  command
+      ->add_option("-m,--model", options->model,
+                   "a directory with " + Tokenizer::FileNames() +
+                       ", whose tokens spell the texts")
+      ->option_text("DIR");
+  command
+      ->add_option("--samples", options->num_samples,
+                   Concat("random texts of the language to print; default ",
+                          options->num_samples))
+      ->transform(InRange(0, 1000))
+      ->option_text("N");
+  command->add_option("--seed", options->seed, "of the random texts; default 0")
+      ->option_text("N");
+  AddFlag(command, "--json", "JSON lines out", &options->json);
+  command->footer(kConstrainExamples);
+  SetCallback(command, args, options, &options->names, Constrain, exit_code);
+}
+
 void AddInspectCommand(CLI::App* app, int* exit_code) {
   CLI::App* command = app->add_subcommand(
       "inspect", "what a model directory is, and what it needs");
@@ -402,6 +444,7 @@ int ParseAndRun(std::span<char* const> args) {
   AddScoreCommand(&app, args, &exit_code);
   AddServeCommand(&app, args, &exit_code);
   AddTokenizeCommand(&app, args, &exit_code);
+  AddConstrainCommand(&app, args, &exit_code);
   AddInspectCommand(&app, &exit_code);
   AddTraceCommand(&app, args, &exit_code);
   for (CLI::App* command : app.get_subcommands(nullptr)) {

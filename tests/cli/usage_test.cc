@@ -39,12 +39,12 @@ TEST(UsageTest, WhatWasProbablyMeantIsNamed) {
   } cases[] = {
       {{},
        "a command is needed. The commands are generate, batch, score, "
-       "serve, tokenize, inspect and trace."},
+       "serve, tokenize, constrain, inspect and trace."},
       {{"genrate", "It rains."},
        "no command \"genrate\"; did you mean generate? The commands are"},
       {{"translate"},
        "no command \"translate\". The commands are generate, batch, score, "
-       "serve, tokenize, inspect and trace."},
+       "serve, tokenize, constrain, inspect and trace."},
       {{"--versoin"},
        "no option --versoin before the command; did you mean --version?"},
       {{"--model", "x", "generate"}, "no option --model before the command"},

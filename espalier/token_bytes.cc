@@ -1,0 +1,53 @@
+#include "espalier/token_bytes.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "text/pipeline/token_spellings.h"
+
+namespace espalier {
+namespace {
+
+bool AddsText(SpellingKind kind) {
+  return kind == SpellingKind::kBytes || kind == SpellingKind::kText ||
+         kind == SpellingKind::kSpacedText;
+}
+
+std::string BytesOf(const TokenSpelling& spelling) {
+  return AddsText(spelling.kind) ? std::string(spelling.text) : std::string();
+}
+
+// The bytes of a text's first token.
+std::string FirstBytesOf(const TokenSpellings& spellings, TokenId token) {
+  const OpeningSpaces spaces = spellings.opening_spaces();
+  if (spaces == OpeningSpaces::kOwnSpelling) {
+    return BytesOf(spellings.OpeningOf(token));
+  }
+  const TokenSpelling spelling = spellings.Of(token);
+  std::string bytes = BytesOf(spelling);
+  if (spaces == OpeningSpaces::kTrimmed) {
+    bytes.erase(0, std::min(bytes.find_first_not_of(' '), bytes.size()));
+  } else if (spelling.kind == SpellingKind::kSpacedText) {
+    bytes.erase(0, 1);
+  }
+  return bytes;
+}
+
+}  // namespace
+
+TokenVocabulary TokenBytesOf(const Tokenizer& tokenizer) {
+  const TokenSpellings& spellings = tokenizer.spellings();
+  std::vector<std::string> bytes;
+  std::vector<std::string> first_bytes;
+  const bool is_same = spellings.opening_spaces() == OpeningSpaces::kKept;
+  for (TokenId token = 0; token < tokenizer.vocab_size(); ++token) {
+    bytes.push_back(BytesOf(spellings.Of(token)));
+    if (!is_same) first_bytes.push_back(FirstBytesOf(spellings, token));
+  }
+  if (is_same) return TokenVocabulary(std::move(bytes));
+  return TokenVocabulary(std::move(bytes), std::move(first_bytes));
+}
+
+}  // namespace espalier

@@ -1,0 +1,20 @@
+// TokenBytesOf: the tokens of a tokenizer as the bytes that they add to a text,
+// for constraints (constrain/token_constraint.h).
+//
+// Thread safety: functions without state.
+#pragma once
+
+#include "constrain/token_constraint.h"
+#include "text/tokenizer/tokenizer.h"
+
+namespace espalier {
+
+// Returns the vocabulary of a text that begins with the first generated token:
+// the space that the tokenizer drops there is not part of the text. Special
+// tokens add nothing.
+//
+// A Marian model drops spaces at the end of its texts, too. The bytes are those
+// before that.
+TokenVocabulary TokenBytesOf(const Tokenizer& tokenizer);
+
+}  // namespace espalier

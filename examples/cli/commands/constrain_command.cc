@@ -1,0 +1,410 @@
+#include "examples/cli/commands/constrain_command.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <random>
+#include <sstream>
+#include <string_view>
+#include <utility>
+
+#include "base/json.h"
+#include "base/json_scan.h"
+#include "base/shown_bytes.h"
+#include "base/status.h"
+#include "base/stopwatch.h"
+#include "constrain/byte_automaton.h"
+#include "constrain/choice_language.h"
+#include "constrain/regex_language.h"
+#include "constrain/sample_text.h"
+#include "constrain/token_constraint.h"
+#include "espalier/model_text.h"
+#include "espalier/token_bytes.h"
+#include "examples/cli/input/line_reader.h"
+#include "examples/cli/output/exit_code.h"
+#include "examples/cli/output/output.h"
+#include "model/model_directory.h"
+#include "request/read_json_text.h"
+
+namespace espalier::cli {
+namespace {
+
+// Bytes of a sample after which it is completed.
+constexpr int64_t kSampleBytes = 60;
+
+absl::StatusOr<ByteAutomaton> Compile(const ConstrainOptions& options) {
+  if (!options.choices.empty()) {
+    absl::StatusOr<ByteAutomaton> choice = CompileChoice(options.choices);
+    if (!choice.ok()) return Annotate(choice.status(), "--choice");
+    return choice;
+  }
+  absl::StatusOr<ByteAutomaton> regex = CompileRegex(options.regex);
+  if (!regex.ok()) return Annotate(regex.status(), "--regex");
+  return regex;
+}
+
+// A byte, or a range of them, for people: "a", "0" to "9", byte 0xC3.
+std::string ShownByte(uint8_t byte) {
+  if (byte >= ' ' && byte <= '~')
+    return Concat('"', static_cast<char>(byte), '"');
+  static constexpr char kDigits[] = "0123456789ABCDEF";
+  return Concat("byte 0x", kDigits[byte >> 4], kDigits[byte & 15]);
+}
+
+// Returns the ranges of bytes that may follow in a state, and the end of the
+// text.
+std::vector<std::string> Expected(const ByteAutomaton& automaton,
+                                  ByteAutomaton::State state) {
+  std::vector<std::string> expected;
+  const std::vector<uint8_t> bytes = automaton.BytesAfter(state);
+  for (size_t i = 0; i < bytes.size();) {
+    size_t end = i + 1;
+    while (end < bytes.size() && bytes[end] == bytes[end - 1] + 1) ++end;
+    expected.push_back(ShownByte(bytes[i]));
+    if (end == i + 2) expected.push_back(ShownByte(bytes[i + 1]));
+    if (end > i + 2) expected.back() += " to " + ShownByte(bytes[end - 1]);
+    i = end;
+  }
+  if (automaton.accepts(state)) expected.emplace_back("the end");
+  return expected;
+}
+
+std::string Joined(const std::vector<std::string>& parts) {
+  std::string joined;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (i > 0) joined += i + 1 < parts.size() ? ", " : " or ";
+    joined += parts[i];
+  }
+  return joined;
+}
+
+// A language, and the tokens that spell its texts if a model is given.
+class Language {
+ public:
+  static absl::StatusOr<Language> Make(const ConstrainOptions& options) {
+    const Stopwatch stopwatch;
+    ASSIGN_OR_RETURN(ByteAutomaton automaton, Compile(options));
+    Language language(std::move(automaton));
+    language.compile_ms_ = absl::ToDoubleMilliseconds(stopwatch.Elapsed());
+    if (options.model.empty()) return language;
+    RETURN_IF_ERROR(
+        language.LoadTokens(options.model, options.names.Of("model")));
+    return language;
+  }
+
+  const ByteAutomaton& automaton() const { return *automaton_; }
+  const Tokenizer* tokenizer() const { return text_.tokenizer.get(); }
+  const TokenConstraint& constraint() const { return *constraint_; }
+  double compile_ms() const { return compile_ms_; }
+
+ private:
+  explicit Language(ByteAutomaton automaton)
+      : automaton_(
+            std::make_shared<const ByteAutomaton>(std::move(automaton))) {}
+
+  // `option` is how the directory was given.
+  absl::Status LoadTokens(const std::string& directory,
+                          const std::string& option) {
+    if (const absl::Status status = CheckIsDirectory(directory); !status.ok()) {
+      return Annotate(status, option);
+    }
+    absl::StatusOr<ModelText> text = ModelText::Load(directory);
+    if (!text.ok()) return Annotate(text.status(), option);
+    if (text->tokenizer == nullptr) {
+      return FailedPrecondition(option, ": ", directory, " has no ",
+                                Tokenizer::FileNames(),
+                                ": put the model's tokenizer there");
+    }
+    text_ = *std::move(text);
+    ASSIGN_OR_RETURN(
+        constraint_,
+        TokenConstraint::Make(automaton_, std::make_shared<TokenVocabulary>(
+                                              TokenBytesOf(*text_.tokenizer))));
+    return absl::OkStatus();
+  }
+
+  std::shared_ptr<const ByteAutomaton> automaton_;
+  ModelText text_;
+  std::optional<TokenConstraint> constraint_;
+  double compile_ms_ = 0;
+};
+
+// The result for one text.
+struct TextCheck {
+  ByteAutomaton::MatchResult match;
+  std::optional<std::vector<TokenId>> tokens = {};
+  // Index of the first illegal token; their number if all are legal.
+  size_t num_legal_tokens = 0;
+};
+
+absl::StatusOr<TextCheck> Check(const Language& language,
+                                const std::string& text) {
+  TextCheck check = {.match = language.automaton().Match(text)};
+  if (language.tokenizer() == nullptr) return check;
+  ASSIGN_OR_RETURN(check.tokens, language.tokenizer()->EncodeOutput(text));
+  const TokenConstraint& constraint = language.constraint();
+  TokenConstraint::State state = constraint.start();
+  for (const TokenId token : *check.tokens) {
+    state = constraint.Advance(state, token);
+    if (state == TokenConstraint::kNone) break;
+    ++check.num_legal_tokens;
+  }
+  return check;
+}
+
+// Writes what was found as text for people.
+std::string WriteLanguage(const Language& language,
+                          const std::vector<std::string>& samples) {
+  const ByteAutomaton& automaton = language.automaton();
+  std::ostringstream out;
+  out << "language  " << automaton.num_states()
+      << (automaton.num_states() == 1 ? " state, " : " states, ")
+      << automaton.num_classes() << " classes of bytes, "
+      << automaton.table_bytes() << " bytes, compiled in ";
+  out.precision(3);
+  out << language.compile_ms() << " ms; a text has at least "
+      << automaton.min_bytes(ByteAutomaton::kStart) << " bytes\n";
+  if (language.tokenizer() != nullptr) {
+    std::vector<TokenId> tokens;
+    language.constraint().LegalTokens(language.constraint().start(), &tokens);
+    out << "tokens    " << tokens.size() << " of "
+        << language.constraint().vocab_size() << " may be the first\n";
+  }
+  for (const std::string& sample : samples) {
+    out << "sample    " << ShownInQuotes(sample) << '\n';
+  }
+  return out.str();
+}
+
+std::string WriteCheck(const Language& language, const std::string& text,
+                       const TextCheck& check) {
+  std::string out =
+      Concat(check.match.in_language ? "yes       " : "no        ",
+             ShownInQuotes(text));
+  if (!check.match.in_language) {
+    const std::string_view matched =
+        std::string_view(text).substr(0, check.match.num_matched);
+    const bool is_cut =
+        matched.size() == text.size();  // it begins a text of the language
+    out += is_cut ? Concat(": ends early, at byte ", matched.size())
+                  : Concat(": leaves it at byte ", matched.size(), ", after ",
+                           BytesInQuotes(matched));
+    out += Concat(", where ",
+                  Joined(Expected(language.automaton(), check.match.state)),
+                  " may follow");
+  } else if (check.tokens && check.num_legal_tokens < check.tokens->size()) {
+    const TokenId token = (*check.tokens)[check.num_legal_tokens];
+    out += Concat("; but token ", check.num_legal_tokens, " of its ",
+                  check.tokens->size(), " tokens, ",
+                  ShownInQuotes(language.tokenizer()->Spelling(token)),
+                  ", is illegal: the tokenizer changes the text");
+  } else if (check.tokens) {
+    out += Concat("; ", check.tokens->size(),
+                  check.tokens->size() == 1 ? " token" : " tokens");
+  }
+  return out + "\n";
+}
+
+// As WriteLanguage and WriteCheck, in JSON.
+json::object LanguageJson(const Language& language,
+                          const std::vector<std::string>& samples) {
+  const ByteAutomaton& automaton = language.automaton();
+  json::object object = {
+      {"states", automaton.num_states()},
+      {"byte_classes", automaton.num_classes()},
+      {"table_bytes", automaton.table_bytes()},
+      {"compile_ms", language.compile_ms()},
+      {"min_bytes", automaton.min_bytes(ByteAutomaton::kStart)}};
+  if (language.tokenizer() != nullptr) {
+    std::vector<TokenId> tokens;
+    language.constraint().LegalTokens(language.constraint().start(), &tokens);
+    object["first_tokens"] = tokens.size();
+  }
+  object["samples"] = json::array(samples.begin(), samples.end());
+  return {{"language", std::move(object)}};
+}
+
+json::object CheckJson(const Language& language, const std::string& text,
+                       const TextCheck& check) {
+  json::object object = {{"text", text},
+                         {"in_language", check.match.in_language}};
+  if (!check.match.in_language) {
+    object["num_matched_bytes"] = check.match.num_matched;
+    const auto expected = Expected(language.automaton(), check.match.state);
+    object["expected"] = json::array(expected.begin(), expected.end());
+  }
+  if (check.tokens) {
+    object["tokens"] = json::array(check.tokens->begin(), check.tokens->end());
+    object["num_legal_tokens"] = check.num_legal_tokens;
+  }
+  return object;
+}
+
+// Reads {"text": "..."}.
+absl::StatusOr<std::string> ReadTextLine(const std::string& line) {
+  if (line.size() > kMaxLineBytes) {
+    return InvalidArgument("a line may have ", kMaxLineBytes,
+                           " bytes, this one has more");
+  }
+  std::optional<std::string> text;
+  absl::Status status;
+  const auto take = [&](int, std::string_view key, const JsonText& value) {
+    if (!status.ok()) return;
+    const std::string name = Unquoted(key);
+    status = name == "text"
+                 ? Read(name, value, &text)
+                 : InvalidArgument("unknown field ", ShownInQuotes(name),
+                                   "; the field is \"text\"");
+  };
+  ASSIGN_OR_RETURN(const JsonText json, ScanJson(line, 1, take));
+  RETURN_IF_ERROR(status);
+  if (!json.is_object()) {
+    return InvalidArgument("a line must be {\"text\": ...}, got ",
+                           Shown(json.text));
+  }
+  if (!text) return InvalidArgument("field \"text\" is missing");
+  return *std::move(text);
+}
+
+class ConstrainRun {
+ public:
+  ConstrainRun(const ConstrainOptions& options, const Language& language,
+               Output& output)
+      : options_(options), language_(language), output_(output) {}
+
+  void DescribeLanguage() {
+    std::mt19937_64 random(options_.seed);
+    std::vector<std::string> samples;
+    for (int i = 0; i < options_.num_samples; ++i) {
+      samples.push_back(
+          SampleText(language_.automaton(), kSampleBytes, &random));
+    }
+    output_.Write(options_.json
+                      ? WriteJson(LanguageJson(language_, samples)) + "\n"
+                      : WriteLanguage(language_, samples));
+    output_.Flush();
+  }
+
+  absl::Status CheckText(const std::string& text) {
+    ASSIGN_OR_RETURN(const TextCheck check, Check(language_, text));
+    if (!check.match.in_language) ++num_outside_;
+    output_.Write(options_.json
+                      ? WriteJson(CheckJson(language_, text, check)) + "\n"
+                      : WriteCheck(language_, text, check));
+    output_.Flush();
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckLines(LineReader& reader) {
+    int64_t number = 0;
+    while (!output_.failed()) {
+      ASSIGN_OR_RETURN(const std::vector<std::string> lines, reader.Read());
+      if (lines.empty()) break;
+      for (const std::string& line : lines) {
+        ++number;
+        if (line.find_first_not_of(" \t\r") == line.npos) continue;
+        CheckLine(line, Concat(reader.name(), ":", number));
+      }
+    }
+    if (number == 0) PrintNote("no lines in " + reader.name());
+    return absl::OkStatus();
+  }
+
+  int exit_code() const {
+    return num_outside_ > 0 ? kSomeFailed : kAllSucceeded;
+  }
+
+ private:
+  void CheckLine(const std::string& line, const std::string& place) {
+    const absl::StatusOr<std::string> text = ReadTextLine(line);
+    const absl::Status status = text.ok() ? CheckText(*text) : text.status();
+    if (status.ok()) return;
+    ++num_outside_;
+    if (options_.json) {
+      output_.Write(WriteJson(json::object{{"error", Message(status)}}) + "\n");
+    }
+    PrintToStderr(Concat("espalier: ", place, ": ", Message(status), "\n"));
+  }
+
+  const ConstrainOptions& options_;
+  const Language& language_;
+  Output& output_;
+  int64_t num_outside_ = 0;  // texts, and lines that are none
+};
+
+absl::Status CheckOptions(const ConstrainOptions& options) {
+  if (options.regex.empty() == options.choices.empty()) {
+    return InvalidArgument(
+        "--regex or --choice must be given, one of the two, ", "got ",
+        options.regex.empty() ? "none" : "both");
+  }
+  if (!options.texts.empty() && !options.input.empty()) {
+    return InvalidArgument("give texts or ", options.names.Of("input"),
+                           ", not both");
+  }
+  for (size_t i = 0; i < options.choices.size(); ++i) {
+    if (!IsUtf8(options.choices[i])) {
+      return InvalidArgument("--choice: text ", i + 1, " is not UTF-8");
+    }
+  }
+  for (size_t i = 0; i < options.texts.size(); ++i) {
+    if (!IsUtf8(options.texts[i])) {
+      return InvalidArgument("text ", i + 1, " is not UTF-8");
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<int> Constrain(const ConstrainOptions& options) {
+  RETURN_IF_ERROR(CheckOptions(options));
+  std::unique_ptr<LineReader> reader;
+  if (!options.input.empty()) {
+    absl::StatusOr<std::unique_ptr<LineReader>> opened =
+        LineReader::Open(options.input);
+    if (!opened.ok())
+      return Annotate(opened.status(), options.names.Of("input"));
+    reader = *std::move(opened);
+  }
+  ASSIGN_OR_RETURN(const Language language, Language::Make(options));
+  ASSIGN_OR_RETURN(const std::unique_ptr<Output> output, Output::Open("-"));
+  ConstrainRun run(options, language, *output);
+  run.DescribeLanguage();
+  for (const std::string& text : options.texts) {
+    RETURN_IF_ERROR(run.CheckText(text));
+  }
+  if (reader != nullptr) RETURN_IF_ERROR(run.CheckLines(*reader));
+  RETURN_IF_ERROR(output->Close());
+  return run.exit_code();
+}
+
+const char kConstrainExamples[] =
+    R"(Examples:
+  espalier constrain --regex '[0-9]{4}-[0-9]{2}-[0-9]{2}' 2026-11-29 26-11-29
+  espalier constrain --choice yes --choice no --json --input answers.jsonl
+  espalier constrain --regex '(Oui|Non), .*' -m models/en-fr "Oui, il pleut."
+
+Compiles the language to an automaton over bytes, and prints its size and a few
+random texts of it. Of each text it says whether it is in the language; if not,
+the byte where it leaves it, and what may follow there.
+
+A regular expression must match the whole text. Its syntax is JavaScript's
+(ECMA-262, flag u) without look-around, back-references, word boundaries and
+flags: an error names such a construct and its byte. docs/constraints.md has
+the list.
+
+With -m the model's tokenizer spells each text: a text of the language whose
+tokens are illegal is one that the tokenizer changes, by a normalizer say.
+
+A line in:   {"text": "yes"}
+Lines out, with --json:  {"language": {"states": ..., "byte_classes": ...,
+  "table_bytes": ..., "compile_ms": ..., "min_bytes": ..., "samples": [...]}},
+  then for each text {"text": ..., "in_language": true} or {"text": ...,
+  "in_language": false, "num_matched_bytes": ..., "expected": [...]}; with -m
+  also "tokens" and "num_legal_tokens".
+
+Exit code: 0 if every text is in the language, 1 if one is not or a line has
+none, 2 if it could not run.)";
+
+}  // namespace espalier::cli

@@ -1,0 +1,95 @@
+// espalier constrain: languages, and which texts are in them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/cli/program.h"
+#include "tests/source_tree.h"
+
+namespace espalier::testing {
+namespace {
+
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+
+ProgramRun Constrain(std::vector<std::string> args,
+                     const std::string& input = "") {
+  args.insert(args.begin(), "constrain");
+  return RunEspalier(args, input);
+}
+
+TEST(ConstrainTest, TextsOutsideAreToldWithTheByte) {
+  const std::string dates = "[0-9]{4}-[0-9]{2}";
+  const ProgramRun run =
+      Constrain({"--regex", dates, "2026-11", "26-11", "2026"});
+  EXPECT_EQ(run.exit_code, 1) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("yes       \"2026-11\"\n"));
+  EXPECT_THAT(run.out, HasSubstr("\"26-11\": leaves it at byte 2, after "
+                                 "\"26\", where \"0\" to \"9\" may follow\n"));
+  EXPECT_THAT(run.out, HasSubstr("\"2026\": ends early, at byte 4, where \"-\" "
+                                 "may follow\n"));
+  EXPECT_EQ(Constrain({"--regex", dates, "2026-11"}).exit_code, 0);
+}
+
+// Samples are in the language: they are checked by another run.
+TEST(ConstrainTest, SamplesOfALanguageAreInIt) {
+  for (const std::string pattern : {"(ab|é)*c", "\\S{3,}", "[^x]?"}) {
+    const ProgramRun run =
+        Constrain({"--regex", pattern, "--json", "--samples", "20"});
+    ASSERT_EQ(run.exit_code, 0) << run.err;
+    std::string lines;
+    const json::object language =
+        ParseLines(run.out)[0].at("language").as_object();
+    for (const json::value& sample : language.at("samples").as_array()) {
+      lines += WriteJson(json::object{{"text", sample}}) + "\n";
+    }
+    const ProgramRun check =
+        Constrain({"--regex", pattern, "--json", "-i", "-"}, lines);
+    EXPECT_EQ(check.exit_code, 0) << check.out << check.err;
+    EXPECT_EQ(ParseLines(check.out).size(), 21);
+  }
+}
+
+TEST(ConstrainTest, ATextsTokensAreThoseOfTheModel) {
+  const ProgramRun run =
+      Constrain({"--choice", "Oui.", "--choice", "Non.", "--json", "-m",
+                 ModelDirectory("en-fr"), "Oui."});
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  const auto lines = ParseLines(run.out);
+  const json::object& text = lines[1].as_object();
+  EXPECT_EQ(text.at("tokens").as_array().size(),
+            text.at("num_legal_tokens").to_number<size_t>());
+  EXPECT_GT(lines[0].at("language").at("first_tokens").to_number<int>(), 0);
+}
+
+TEST(ConstrainTest, ErrorsNameTheOption) {
+  const auto error = [](std::vector<std::string> args,
+                        const std::string& input = "") {
+    const ProgramRun run = Constrain(std::move(args), input);
+    EXPECT_EQ(run.exit_code, 2) << run.out;
+    return run.err;
+  };
+  EXPECT_THAT(
+      error({"--regex", "(a"}),
+      EndsWith("--regex: at byte 0: the group is not closed by \")\"\n"));
+  EXPECT_THAT(error({"a"}), HasSubstr("--regex or --choice must be given"));
+  EXPECT_THAT(error({"--regex", "a", "--choice", "b"}), HasSubstr("got both"));
+  EXPECT_THAT(error({"--choice", "a", "--choice", ""}),
+              HasSubstr("--choice must not be empty"));
+  EXPECT_THAT(error({"--regex", "a", "-m", "nope"}), HasSubstr(" -m: "));
+  EXPECT_THAT(
+      error({"--regex", "漢", "-m", SourcePath("tests/data/text_models/t5")}),
+      HasSubstr("the vocabulary can spell none of its texts"));
+  EXPECT_THAT(error({"--regex", "a", "-i", "nope"}), HasSubstr(" -i: "));
+  EXPECT_THAT(error({"--regex", "a", "b", "-i", "-"}),
+              HasSubstr("give texts or -i, not both"));
+  const ProgramRun line =
+      Constrain({"--regex", "a", "-i", "-"}, "{\"txt\": 1}\n{\"text\": \"a\"}");
+  EXPECT_EQ(line.exit_code, 1);
+  EXPECT_THAT(line.err, HasSubstr("stdin:1: unknown field \"txt\""));
+}
+
+}  // namespace
+}  // namespace espalier::testing

@@ -3,15 +3,18 @@
 #include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/co_spawn.hpp>
-#include <boost/asio/experimental/channel.hpp>
+#include <boost/asio/error.hpp>
 #include <boost/asio/post.hpp>
+#include <boost/asio/redirect_error.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <boost/system/system_error.hpp>
 #include <deque>
 #include <exception>
 #include <utility>
 
 #include "absl/time/time.h"
+#include "base/status.h"
 
 namespace espalier::serve {
 
@@ -37,23 +40,56 @@ std::optional<RunEvent> RunEventOf(
 }  // namespace
 
 // The coroutines have a plain pointer to it; what completes them keeps it.
+//
+// Events pass by one place, not by a channel of asio, which is in no valid
+// state after an allocation that failed. `filled` and `emptied` never expire:
+// who waits for them is woken by cancelling, which allocates nothing.
 struct PromptRuns::Shared {
-  using Channel = asio::experimental::channel<void(boost::system::error_code,
-                                                   std::optional<RunEvent>)>;
-
   explicit Shared(const asio::any_io_executor& executor)
-      : channel(executor, /*max_buffer_size=*/1) {}
+      : filled(executor, asio::steady_timer::time_point::max()),
+        emptied(executor, asio::steady_timer::time_point::max()) {}
 
-  Channel channel;
+  // From now on Next returns an error.
+  void Close() {
+    is_closed = true;
+    filled.cancel();
+  }
+
+  std::optional<std::optional<RunEvent>> sent;  // and not received
+  bool is_closed = false;
+  std::optional<absl::Status> interruption;  // why it was closed
+  asio::steady_timer filled;
+  asio::steady_timer emptied;
   std::deque<asio::cancellation_signal> signals;  // one per coroutine
   bool is_silent = true;                          // since the last query
+};
+
+// Completion handler of a coroutine. If an exception ended the coroutine, or
+// even the call of this handler, an allocation has failed, and an event may be
+// missing for which Next would wait for ever.
+class PromptRuns::RunEnd {
+ public:
+  explicit RunEnd(std::shared_ptr<Shared> shared)
+      : shared_(std::move(shared)) {}
+  RunEnd(RunEnd&&) = default;
+  ~RunEnd() {
+    if (shared_ != nullptr) shared_->Close();
+  }
+
+  void operator()(std::exception_ptr error) {
+    const std::shared_ptr<Shared> shared = std::move(shared_);
+    if (error != nullptr) shared->Close();
+  }
+
+ private:
+  std::shared_ptr<Shared> shared_;  // null: already called, or moved from
 };
 
 PromptRuns::PromptRuns(const asio::any_io_executor& executor)
     : shared_(std::make_shared<Shared>(executor)) {}
 
 PromptRuns::~PromptRuns() {
-  shared_->channel.close();
+  shared_->Close();
   for (asio::cancellation_signal& signal : shared_->signals) {
     signal.emit(asio::cancellation_type::terminal);
   }
@@ -72,39 +108,44 @@ void PromptRuns::StartPings() { Spawn(shared_, SendPings(shared_.get())); }
 
 asio::awaitable<std::optional<RunEvent>> PromptRuns::Next() {
   Shared& shared = *shared_;
-  std::optional<RunEvent> event =
-      co_await shared.channel.async_receive(asio::use_awaitable);
+  while (!shared.sent && !shared.is_closed) {
+    boost::system::error_code cancelled;
+    co_await shared.filled.async_wait(
+        asio::redirect_error(asio::use_awaitable, cancelled));
+  }
   shared.is_silent = false;
+  if (shared.is_closed) {
+    co_return RunEvent{
+        -1, absl::StatusOr<Result>(shared.interruption.value_or(
+                ResourceExhausted("not enough memory for the request")))};
+  }
+  std::optional<RunEvent> event = *std::move(shared.sent);
+  shared.sent.reset();
+  shared.emptied.cancel_one();
   co_return event;
 }
 
 void PromptRuns::Spawn(const std::shared_ptr<Shared>& shared,
                        asio::awaitable<void> run) {
-  asio::co_spawn(
-      shared->channel.get_executor(), std::move(run),
-      asio::bind_cancellation_slot(shared->signals.emplace_back().slot(),
-                                   [kept = shared](std::exception_ptr) {}));
+  asio::co_spawn(shared->filled.get_executor(), std::move(run),
+                 asio::bind_cancellation_slot(
+                     shared->signals.emplace_back().slot(), RunEnd(shared)));
 }
 
 std::function<void(absl::Status)> PromptRuns::Interrupter() {
   return [weak = std::weak_ptr<Shared>(shared_),
-          executor = shared_->channel.get_executor()](absl::Status why) {
+          executor = shared_->filled.get_executor()](absl::Status why) {
     asio::post(executor, [weak, why = std::move(why)] {
       const std::shared_ptr<Shared> shared = weak.lock();
       if (shared == nullptr) return;
-      Spawn(shared, SendError(shared.get(), why));
+      shared->interruption = why;
+      shared->Close();
     });
   };
 }
 
-asio::awaitable<void> PromptRuns::SendError(Shared* shared, absl::Status why) {
-  std::optional<RunEvent> event =
-      RunEvent{-1, absl::StatusOr<Result>(std::move(why))};
-  co_await Send(shared, event);
-}
-
 asio::awaitable<void> PromptRuns::SendPings(Shared* shared) {
-  asio::steady_timer timer(shared->channel.get_executor());
+  asio::steady_timer timer(shared->filled.get_executor());
   while (true) {
     timer.expires_after(absl::ToChronoNanoseconds(kPingPeriod / 2));
     co_await timer.async_wait(asio::use_awaitable);
@@ -119,8 +160,16 @@ asio::awaitable<void> PromptRuns::SendPings(Shared* shared) {
 // expression twice.
 asio::awaitable<void> PromptRuns::Send(Shared* shared,
                                        std::optional<RunEvent>& event) {
-  co_await shared->channel.async_send(boost::system::error_code(),
-                                      std::move(event), asio::use_awaitable);
+  while (shared->sent && !shared->is_closed) {
+    boost::system::error_code cancelled;
+    co_await shared->emptied.async_wait(
+        asio::redirect_error(asio::use_awaitable, cancelled));
+  }
+  if (shared->is_closed) {
+    throw boost::system::system_error(asio::error::operation_aborted);
+  }
+  shared->sent.emplace(std::move(event));
+  shared->filled.cancel();
 }
 
 asio::awaitable<void> PromptRuns::ReadStreams(

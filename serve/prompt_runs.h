@@ -56,19 +56,19 @@ class PromptRuns {
   // from any thread and at any time.
   std::function<void(absl::Status)> Interrupter();
 
-  // Returns the next event.
+  // Returns the next event; an error of no request (-1) if memory ran out where
+  // one was to be sent.
   boost::asio::awaitable<std::optional<RunEvent>> Next();
 
  private:
   struct Shared;
+  class RunEnd;
 
   static void Spawn(const std::shared_ptr<Shared>& shared,
                     boost::asio::awaitable<void> run);
   static boost::asio::awaitable<void> SendPings(Shared* shared);
   static boost::asio::awaitable<void> Send(Shared* shared,
                                            std::optional<RunEvent>& event);
-  static boost::asio::awaitable<void> SendError(Shared* shared,
-                                                absl::Status why);
   static boost::asio::awaitable<void> ReadStreams(
       Shared* shared, int first, std::vector<ResultStream> streams);
   static boost::asio::awaitable<void> AwaitResult(Shared* shared, int request,

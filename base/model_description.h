@@ -86,9 +86,9 @@ struct ModelDescription {
   bool drafts_before_steps = false;
   bool drafts_ahead = false;
   // True if drafts may be sampled while the plan that verifies them is on its
-  // way (PlanSelection::pending_drafts), and if rows may begin where
+  // way (SampleDrafts::pending), and if rows may begin where
   // verification of such drafts ends, before the host has read it
-  // (PlanSelection::verified_before).
+  // (SampleDrafts::verified_before).
   bool verifies_pending_drafts = false;
   bool follows_pending_drafts = false;
   // With a draft model: the longest sequence that it can feed, by its context

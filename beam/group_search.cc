@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "beam/strategy/make_strategy.h"
+#include "beam/strategy/selection_options.h"
 
 namespace espalier {
 
@@ -10,7 +11,7 @@ GroupSearch::GroupSearch(const Request& request, const SelectionParams& params,
                          std::shared_ptr<const AllowedSequenceTrie> allowed,
                          std::shared_ptr<const RequestText> text)
     : reports_logprobs_(params.num_logprobs >= 0) {
-  const bool draws_only = params.kind == SelectionKind::kDraws &&
+  const bool draws_only = KindOf(request.params) == SelectionKind::kDraws &&
                           allowed == nullptr && !reports_logprobs_;
   strategy_ = MakeStrategy(request.params, std::move(allowed), std::move(text));
   if (draws_only) draws_only_ = static_cast<SampleStrategy*>(strategy_.get());

@@ -77,10 +77,12 @@ absl::Status GroupSpeculation::PlanDraftsAhead(const DraftRoom& room,
   RETURN_IF_ERROR(pages_->Append(num_tokens, &plan->page_copies));
   CHECK_EQ(plan->page_copies.size(), num_copies) << "copies of shared tails";
   const PlanSelection& selection = writer_->Selection(*search_, *pages_);
-  GroupContinuation continuation = {.request = writer_->id(),
-                                    .num_candidates = selection.num_candidates,
-                                    .params = writer_->params(),
-                                    .drafts = {.num_tokens = count}};
+  GroupContinuation continuation = {
+      .request = writer_->id(),
+      .kind = selection.kind(),
+      .num_candidates = selection.num_candidates(),
+      .params = writer_->params(),
+      .drafts = {.num_tokens = count}};
   const int page_size = pages_->pool().page_size();
   for (int rank = 0; rank < pages_->num_sequences(); ++rank) {
     // Positions before the last known token do not change any more.
@@ -141,8 +143,9 @@ absl::Status GroupSpeculation::PlanDrafts(
   PlanSelection& selection = plan->selections.emplace_back(
       writer_->SelectFrom(first_logits, *search_, *pages_));
   in_flight_.Feed(drafts);
-  selection.draft_logits = drafts_.Logits(drafts);
-  selection.max_draft_tokens = max_draft_tokens;
+  SampleDrafts& verified = selection.Choose<DrawSelection>().drafts;
+  verified.logits = drafts_.Logits(drafts);
+  verified.max_tokens = max_draft_tokens;
   strategy().DescribeDrafts(std::move(drafts), &selection);
   drafts_.OnPlan(/*verifies=*/true);
   return absl::OkStatus();
@@ -175,7 +178,7 @@ DraftSequence GroupSpeculation::DraftOf(int rank, int num_tokens,
   }
   DraftSequence sequence = {
       .request = writer_->id(),
-      .sample = is_beam_search() ? rank : selection.samples[rank],
+      .sample = is_beam_search() ? rank : selection.as_draws()->samples[rank],
       .prompt = prompt_,
       .num_tokens = num_tokens,
       .params = writer_->params(),
@@ -192,7 +195,7 @@ void GroupSpeculation::RequestDrafts(const DraftChoice& choice,
   if (is_beam_search()) {
     search = std::make_shared<const DraftedSearch>(
         DraftedSearch{.num_beams = pages_->num_slots(),
-                      .num_candidates = selection.num_candidates,
+                      .num_candidates = selection.num_candidates(),
                       .eos_token_ids = finishing_token_ids_});
   }
   const std::vector<int> counts = choice.NumTokensToAsk();
@@ -270,15 +273,16 @@ absl::Status GroupSpeculation::ValidateResult(const SelectionResult& result,
   const absl::Status status =
       espalier::ValidateResult(asked, result, vocab_size,
                                replay_ != nullptr ? &replay_->tree() : nullptr);
-  asked.drafts.clear();
-  asked.ranks.clear();
+  if (asked.kind() == SelectionKind::kBeams) {
+    asked.Choose<BeamSelection>().paths = {};
+  } else if (asked.kind() == SelectionKind::kDraws) {
+    asked.Choose<DrawSelection>().drafts = {};
+  }
   return status;
 }
 
 void GroupSpeculation::DescribePaths(PlanSelection* selection) const {
-  const PathRows& rows = replay_->drafts();
-  selection->ranks.assign(rows.ranks.begin(), rows.ranks.end());
-  selection->drafts = rows.drafts;
+  selection->Choose<BeamSelection>().paths = replay_->drafts();
 }
 
 void GroupSpeculation::Advance(const SelectionResult& result, bool is_last,

@@ -29,7 +29,7 @@ bool MayDraftForBeams(const PreparedRequest& prepared) {
   const GenerationParams& params = prepared.request.params;
   return params.speculate.has_value() &&
          params.speculate->method != SpeculationMethod::kNone &&
-         prepared.selection_params->kind == SelectionKind::kBeams &&
+         KindOf(params) == SelectionKind::kBeams &&
          prepared.allowed == nullptr && params.stop.empty() &&
          GroupDrafts::MayPay(params);
 }
@@ -127,7 +127,7 @@ void FitDrafts(const StepLimits& limits, int vocab_size,
 int64_t MaxCandidates(const PreparedRequest& prepared, int vocab_size) {
   const GenerationParams& params = prepared.request.params;
   const int64_t num_sequences = NumSequences(params);
-  switch (prepared.selection_params->kind) {
+  switch (KindOf(params)) {
     case SelectionKind::kDraws:
       return num_sequences;
     case SelectionKind::kBeams:

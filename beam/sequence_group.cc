@@ -223,7 +223,8 @@ absl::Status SequenceGroup::PlanNextAsync(StepPlan* plan) {
   GroupContinuation continuation = {
       .request = id(),
       .position = PositionAhead(),
-      .num_candidates = selection.num_candidates,
+      .kind = selection.kind(),
+      .num_candidates = selection.num_candidates(),
       .num_generated = selection.num_generated + 1,
       .params = writer_.params()};
   ASSIGN_OR_RETURN(continuation.tail_pages, pages_.ReserveTails());

@@ -15,11 +15,16 @@
 namespace espalier {
 namespace {
 
+bool RanksByNoise(const PlanSelection& asked) {
+  const RowSelection* const rows = asked.as_rows();
+  return rows != nullptr && rows->gumbel_top_k;
+}
+
 // Returns the lowest valid token. In place of a token, some results have a
 // negative number that names the reason.
-TokenId LowestToken(const SelectionParams& params) {
+TokenId LowestToken(const PlanSelection& asked) {
   const bool may_lack =
-      params.kind == SelectionKind::kDraws || params.gumbel_top_k;
+      asked.kind() == SelectionKind::kDraws || RanksByNoise(asked);
   return may_lack ? kNotANumber : 0;
 }
 
@@ -29,7 +34,7 @@ absl::Status CheckCandidate(const PlanSelection& asked, int num_rows,
                             const Candidate& candidate, int logits_row,
                             int vocab_size) {
   const auto [row, token, cum_log_prob] = candidate;
-  if (row < 0 || row >= num_rows || token < LowestToken(*asked.params) ||
+  if (row < 0 || row >= num_rows || token < LowestToken(asked) ||
       token >= vocab_size) {
     return Internal("a step answered with token ", token, " after beam ", row,
                     " of ", num_rows);
@@ -38,7 +43,7 @@ absl::Status CheckCandidate(const PlanSelection& asked, int num_rows,
   if (std::isnan(cum_log_prob)) {
     return Internal("a step answered with NaN as the sum of token ", token);
   }
-  if (asked.params->gumbel_top_k && std::isinf(cum_log_prob)) {
+  if (RanksByNoise(asked) && std::isinf(cum_log_prob)) {
     return Internal("a step answered with an infinite sum of token ", token,
                     ", which no noise can rank");
   }
@@ -51,13 +56,13 @@ absl::Status CheckCandidate(const PlanSelection& asked, int num_rows,
 }
 
 // Checks that there is one token for each sample, in the order of samples.
-absl::Status CheckDraws(const PlanSelection& asked,
+absl::Status CheckDraws(const DrawSelection& draws, int num_rows,
                         std::span<const Candidate> drawn) {
-  if (drawn.size() != asked.samples.size()) {
+  if (drawn.size() != draws.samples.size()) {
     return Internal("a step drew ", drawn.size(), " tokens for ",
-                    asked.samples.size(), " samples");
+                    draws.samples.size(), " samples");
   }
-  if (asked.num_rows == 1) return absl::OkStatus();
+  if (num_rows == 1) return absl::OkStatus();
   for (size_t i = 0; i < drawn.size(); ++i) {
     if (drawn[i].beam == i) continue;
     return Internal("a step drew token ", i, " from beam ", drawn[i].beam);
@@ -67,16 +72,16 @@ absl::Status CheckDraws(const PlanSelection& asked,
 
 // Checks that each sample has its accepted drafts and one more token, in the
 // order of samples.
-absl::Status CheckRuns(const PlanSelection& asked,
+absl::Status CheckRuns(const DrawSelection& draws,
                        const SelectionResult& answer) {
   const std::vector<int>& counts = answer.num_tokens;
-  if (counts.size() != asked.samples.size()) {
+  if (counts.size() != draws.samples.size()) {
     return Internal("a step verified drafts of ", counts.size(),
-                    " samples instead of ", asked.samples.size());
+                    " samples instead of ", draws.samples.size());
   }
   std::span<const Candidate> left = answer.candidates;
   for (size_t rank = 0; rank < counts.size(); ++rank) {
-    const std::vector<TokenId>& draft = asked.drafts[rank];
+    const std::vector<TokenId>& draft = draws.drafts.tokens[rank];
     const int count = counts[rank];
     const int64_t most =
         answer.has_unverified_drafts ? 1 : std::ssize(draft) + 1;
@@ -96,15 +101,15 @@ absl::Status CheckRuns(const PlanSelection& asked,
   return Internal("a step answered with ", left.size(), " tokens too many");
 }
 
-// Returns the row of logits of each candidate of a selection with drafts.
-std::vector<int> LogitsRowsOf(const PlanSelection& asked,
+// Returns the row of logits of each candidate of samples with drafts.
+std::vector<int> LogitsRowsOf(const SampleDrafts& drafts,
                               const SelectionResult& answer) {
   std::vector<int> logits_rows;
   int first = 0;
-  for (size_t rank = 0; rank < asked.drafts.size(); ++rank) {
+  for (size_t rank = 0; rank < drafts.tokens.size(); ++rank) {
     for (int i = 0; i < answer.num_tokens[rank]; ++i)
       logits_rows.push_back(first + i);
-    first += static_cast<int>(asked.drafts[rank].size()) + 1;
+    first += static_cast<int>(drafts.tokens[rank].size()) + 1;
   }
   return logits_rows;
 }
@@ -113,22 +118,23 @@ std::vector<int> LogitsRowsOf(const PlanSelection& asked,
 // score.
 absl::Status CheckRanks(const PlanSelection& asked,
                         std::span<const Candidate> candidates) {
-  const bool by_row = asked.params->kind == SelectionKind::kRows;
+  const bool by_row = asked.kind() == SelectionKind::kRows;
+  const bool by_noise = RanksByNoise(asked);
+  const int most = asked.num_candidates();
   int count = 0;  // in total, or in this row
   for (size_t i = 0; i < candidates.size(); ++i) {
     const Candidate& next = candidates[i];
     const bool begins =
         i == 0 || (by_row && candidates[i - 1].beam != next.beam);
     count = begins ? 1 : count + 1;
-    if (count > asked.num_candidates) {
-      return Internal("a step answered with more than ", asked.num_candidates,
-                      " candidates");
+    if (count > most) {
+      return Internal("a step answered with more than ", most, " candidates");
     }
     if (i == 0) continue;
     const Candidate& last = candidates[i - 1];
-    const bool sorted = begins ? last.beam < next.beam
-                               : asked.params->gumbel_top_k ||
-                                     last.cum_log_prob >= next.cum_log_prob;
+    const bool sorted =
+        begins ? last.beam < next.beam
+               : by_noise || last.cum_log_prob >= next.cum_log_prob;
     if (!sorted) {
       return Internal("a step answered with candidates out of order, at ", i);
     }
@@ -232,9 +238,10 @@ absl::Status CheckReplayed(const PlanSelection& asked,
 absl::Status ValidateResult(const PlanSelection& asked,
                             const SelectionResult& answer, int vocab_size,
                             const DraftTree* paths) {
-  const bool verifies_runs = !asked.drafts.empty() && !asked.has_paths();
+  const DrawSelection* const draws = asked.as_draws();
+  const bool verifies_runs = draws != nullptr && !draws->drafts.empty();
   if (verifies_runs) {
-    RETURN_IF_ERROR(CheckRuns(asked, answer));
+    RETURN_IF_ERROR(CheckRuns(*draws, answer));
   } else if (!answer.num_tokens.empty()) {
     return Internal("a step verified drafts that there were not");
   }
@@ -246,15 +253,15 @@ absl::Status ValidateResult(const PlanSelection& asked,
   if (!answer.further.empty()) {
     return Internal("a step answered for steps after it without drafts");
   }
-  if (!verifies_runs && asked.params->kind != SelectionKind::kDraws) {
+  if (draws == nullptr) {
     return CheckRanked(asked, asked.num_rows, answer, vocab_size);
   }
   if (verifies_runs) {
-    return CheckEach(asked, asked.num_rows, answer, LogitsRowsOf(asked, answer),
-                     vocab_size);
+    return CheckEach(asked, asked.num_rows, answer,
+                     LogitsRowsOf(draws->drafts, answer), vocab_size);
   }
   RETURN_IF_ERROR(CheckEach(asked, asked.num_rows, answer, {}, vocab_size));
-  return CheckDraws(asked, answer.candidates);
+  return CheckDraws(*draws, asked.num_rows, answer.candidates);
 }
 
 absl::Status CheckLogProbs(std::span<const TokenLogProb> logprobs,

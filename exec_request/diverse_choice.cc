@@ -31,25 +31,25 @@ PenalisedCandidate Pop(Heap* heap) {
 }  // namespace
 
 std::vector<PenalisedCandidate> BestPenalised(std::span<const Candidate> answer,
-                                              const RowRanking::Group& group,
+                                              const RowBlock& block,
                                               const TokenChoices& choices,
                                               double penalty) {
   Heap heads;    // best remaining candidate of each row, before the penalty
   Heap lowered;  // candidates taken from the rows, with the penalty
   const auto push_head = [&](size_t idx) {
     PenalisedCandidate head = {answer[idx], static_cast<int>(idx)};
-    head.candidate.beam -= group.first_row;
+    head.candidate.beam -= block.first_row;
     heads.push(head);
   };
-  const int end_row = group.first_row + group.num_rows;
-  for (size_t i = std::ranges::lower_bound(answer, group.first_row, {},
+  const int end_row = block.first_row + block.num_rows;
+  for (size_t i = std::ranges::lower_bound(answer, block.first_row, {},
                                            &Candidate::beam) -
                   answer.begin();
        i < answer.size() && answer[i].beam < end_row; ++i) {
     if (i == 0 || answer[i - 1].beam != answer[i].beam) push_head(i);
   }
   std::vector<PenalisedCandidate> best;
-  while (std::ssize(best) < group.num_candidates) {
+  while (std::ssize(best) < block.count) {
     if (!lowered.empty() &&
         (heads.empty() || !RanksLater()(lowered.top(), heads.top()))) {
       best.push_back(Pop(&lowered));
@@ -72,17 +72,16 @@ std::vector<PenalisedCandidate> BestPenalised(std::span<const Candidate> answer,
 }
 
 std::vector<Candidate> KeepChoosable(const PlanSelection& selection,
+                                     const KeepEachBlock& kept,
                                      std::vector<Candidate> answer) {
-  const RowRanking& ranking = selection.ranking;
-  if (ranking.groups.empty()) return answer;
   std::vector<bool> is_ranked(answer.size());
   TokenChoices choices;
-  for (const RowRanking::Group& group : ranking.groups) {
+  for (const RowBlock& block : kept.blocks) {
     std::vector<TokenId> chosen;
     for (const auto& [candidate, idx] :
-         BestPenalised(answer, group, choices, ranking.diversity_penalty)) {
+         BestPenalised(answer, block, choices, kept.penalty)) {
       is_ranked[idx] = true;
-      if (std::ssize(chosen) < ranking.group_size &&
+      if (std::ssize(chosen) < kept.num_chosen &&
           !std::ranges::binary_search(selection.eos_token_ids,
                                       candidate.token)) {
         chosen.push_back(candidate.token);
@@ -90,11 +89,11 @@ std::vector<Candidate> KeepChoosable(const PlanSelection& selection,
     }
     for (const TokenId token : chosen) ++choices[token];
   }
-  std::vector<Candidate> kept;
+  std::vector<Candidate> needed;
   for (size_t i = 0; i < answer.size(); ++i) {
-    if (is_ranked[i]) kept.push_back(answer[i]);
+    if (is_ranked[i]) needed.push_back(answer[i]);
   }
-  return kept;
+  return needed;
 }
 
 }  // namespace espalier

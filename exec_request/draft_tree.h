@@ -1,7 +1,6 @@
-// DraftTree: the drafted paths of a beam search (PlanSelection::ranks) as one
-// tree. A node is a beam, or a beam and the first tokens of a path, and has a
-// row of logits in the step. Rows of one beam whose paths begin alike share
-// nodes.
+// DraftTree: the drafted paths of a beam search (PathRows) as one tree. A node
+// is a beam, or a beam and the first tokens of a path, and has a row of logits
+// in the step. Rows of one beam whose paths begin alike share nodes.
 //
 //   row 0: beam 0, 5 7       beam 0 --5--> . --7--> .
 //   row 1: beam 0, 5 8                     . --8--> .
@@ -33,8 +32,10 @@ class DraftTree {
   // `ranks` are in [0, num_beams), ascending, each at least once.
   DraftTree(int num_beams, std::span<const int> ranks,
             std::span<const std::vector<TokenId>> drafts);
+  // REQUIRES: `selection` is a BeamSelection.
   explicit DraftTree(const PlanSelection& selection)
-      : DraftTree(selection.num_rows, selection.ranks, selection.drafts) {}
+      : DraftTree(selection.num_rows, selection.as_beams()->paths.ranks,
+                  selection.as_beams()->paths.drafts) {}
 
   int num_nodes() const { return static_cast<int>(nodes_.size()); }
   // Returns the number of tokens of the longest path.

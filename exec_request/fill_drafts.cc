@@ -27,35 +27,37 @@ void FillSelections(std::span<DraftedTokens> drafts, StepPlan* plan) {
     const DraftTarget& target = plan->drafting[i].verified_by;
     if (target.plan_row < 0) continue;
     PlanSelection& selection = plan->selections.Edit(target.selection);
+    SampleDrafts& verified = selection.Choose<DrawSelection>().drafts;
     if (drafts[i].pending.empty()) {
       CutAtEnd(selection, &drafts[i]);
     } else {
       drafts[i].pending.EndAt(selection.eos_token_ids,
                               NeedsDraftLogits(*selection.params));
-      selection.pending_drafts.resize(selection.num_rows);
-      selection.pending_drafts[target.rank] = drafts[i].pending;
+      verified.pending.resize(selection.num_rows);
+      verified.pending[target.rank] = drafts[i].pending;
     }
-    std::vector<TokenId>& draft = selection.drafts[target.rank];
+    std::vector<TokenId>& draft = verified.tokens[target.rank];
     CHECK_LE(drafts[i].tokens.size(), draft.size()) << "drafted tokens";
     draft = drafts[i].tokens;
     if (!NeedsDraftLogits(*selection.params)) continue;
-    selection.draft_logits.resize(selection.num_rows);
-    selection.draft_logits[target.rank] = drafts[i].logits;
+    verified.logits.resize(selection.num_rows);
+    verified.logits[target.rank] = drafts[i].logits;
   }
   // If logits of one draft are missing, all drafts of its request are verified
   // as drafts that were not sampled.
   for (size_t i = 0; i < plan->selections.size(); ++i) {
-    const PlanSelection& selection = plan->selections[i];
-    if (selection.draft_logits.empty()) continue;
+    const DrawSelection* const draws = plan->selections[i].as_draws();
+    if (draws == nullptr || draws->drafts.logits.empty()) continue;
+    const SampleDrafts& verified = draws->drafts;
     bool has_drafts = false;
     bool has_all_logits = true;
-    for (size_t row = 0; row < selection.draft_logits.size(); ++row) {
-      if (selection.drafts[row].empty()) continue;
+    for (size_t row = 0; row < verified.logits.size(); ++row) {
+      if (verified.tokens[row].empty()) continue;
       has_drafts = true;
-      has_all_logits = has_all_logits && !selection.draft_logits[row].empty();
+      has_all_logits = has_all_logits && !verified.logits[row].empty();
     }
     if (!has_drafts || !has_all_logits) {
-      plan->selections.Edit(i).draft_logits.clear();
+      plan->selections.Edit(i).Choose<DrawSelection>().drafts.logits.clear();
     }
   }
 }

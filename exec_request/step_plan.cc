@@ -9,18 +9,46 @@ std::shared_ptr<const ScoreEdits> EditsOf(const SelectionParams& params) {
   return std::make_shared<const ScoreEdits>(params.processors);
 }
 
+std::vector<int> PathRows::num_tokens() const {
+  std::vector<int> counts;
+  for (const std::vector<TokenId>& draft : drafts) {
+    counts.push_back(static_cast<int>(draft.size()) + 1);
+  }
+  return counts;
+}
+
+int PathRows::num_drafted(int num_beams) const {
+  int count = -num_beams;
+  for (const int num_fed : num_tokens()) count += num_fed;
+  return count;
+}
+
+int PlanSelection::num_candidates() const {
+  if (const BeamSelection* beams = as_beams()) return beams->num_candidates;
+  const RowSelection* const rows = as_rows();
+  return rows == nullptr ? 1 : rows->num_candidates;
+}
+
+std::span<const std::vector<TokenId>> PlanSelection::drafts() const {
+  if (const BeamSelection* beams = as_beams()) return beams->paths.drafts;
+  if (const DrawSelection* draws = as_draws()) return draws->drafts.tokens;
+  return {};
+}
+
 int PlanSelection::num_logits() const {
   int count = num_plan_rows();
-  for (const std::vector<TokenId>& draft : drafts) {
+  for (const std::vector<TokenId>& draft : drafts()) {
     count += static_cast<int>(draft.size());
   }
   return count;
 }
 
 SmallVector<int> PlanSelection::FirstLogits() const {
+  const std::span<const std::vector<TokenId>> drafted = drafts();
+  const int num_plan_rows = this->num_plan_rows();
   SmallVector<int> logits_rows = {first_logits};
-  for (int row = 0; row < num_plan_rows(); ++row) {
-    const size_t num_drafted = drafts.empty() ? 0 : drafts[row].size();
+  for (int row = 0; row < num_plan_rows; ++row) {
+    const size_t num_drafted = drafted.empty() ? 0 : drafted[row].size();
     logits_rows.push_back(logits_rows.back() + 1 +
                           static_cast<int>(num_drafted));
   }

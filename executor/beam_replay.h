@@ -1,8 +1,8 @@
 // BeamReplay: replays the beam search steps that one model call verifies, if
-// the beams feed draft paths (PlanSelection::ranks). The first step selects
-// from the beams' own rows of logits. As long as all new beams are on drafted
-// tokens, their rows of logits exist, and the next step selects from these. It
-// has the same rows and sums as a plain step, so its result is bitwise equal.
+// the beams feed draft paths (PathRows). The first step selects from the beams'
+// own rows of logits. As long as all new beams are on drafted tokens, their
+// rows of logits exist, and the next step selects from these. It has the same
+// rows and sums as a plain step, so its result is bitwise equal.
 //
 //   beam 0 feeds  c d e      step 0: the new beams continue with d and x
 //   beam 1 feeds  c x        step 1: beam 0 continues with e and with g; g was
@@ -32,13 +32,14 @@ namespace espalier {
 
 class BeamReplay {
  public:
-  // REQUIRES: `selection` is of kBeams with drafts, and outlives the replay.
+  // REQUIRES: `selection` is a BeamSelection with paths, and outlives the
+  // replay.
   explicit BeamReplay(const PlanSelection* selection);
 
   const DraftTree& tree() const { return tree_; }
 
   // Sets the best tokens of a node's row of logits, best first:
-  // selection.num_candidates of them, or all tokens that are allowed.
+  // num_candidates of the selection, or all tokens that are allowed.
   void SetBest(int node, std::vector<TokenScore> best) {
     best_[node] = std::move(best);
   }

@@ -1,5 +1,5 @@
-// BestOfSelection: creates the candidate accumulator of a kBeams selection,
-// limited by the selection's ranking (RowRanking::num_first).
+// BestOfSelection: creates the candidate accumulator of a BeamSelection,
+// limited by BeamSelection::num_kept.
 #pragma once
 
 #include <memory>
@@ -9,14 +9,14 @@
 
 namespace espalier {
 
-// REQUIRES: `selection` outlives the result.
+// REQUIRES: `selection` is a BeamSelection, and outlives the result.
 inline std::unique_ptr<BestCandidates> BestOfSelection(
     const PlanSelection& selection) {
-  const int num_beams = selection.ranking.num_first;
-  if (num_beams == 0) {
-    return std::make_unique<BestCandidates>(selection.num_candidates);
+  const BeamSelection& beams = *selection.as_beams();
+  if (beams.num_kept == 0) {
+    return std::make_unique<BestCandidates>(beams.num_candidates);
   }
-  return std::make_unique<BestCandidates>(selection.num_candidates, num_beams,
+  return std::make_unique<BestCandidates>(beams.num_candidates, beams.num_kept,
                                           selection.eos_token_ids);
 }
 

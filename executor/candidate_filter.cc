@@ -7,6 +7,7 @@
 #include <tuple>
 #include <unordered_map>
 #include <utility>
+#include <variant>
 
 #include "exec_request/diverse_choice.h"
 #include "kernels/gumbel_topk/gumbel.h"
@@ -34,7 +35,8 @@ struct Place {
 
 CandidateFilter::CandidateFilter(const PlanSelection& selection)
     : selection_(selection),
-      ranking_(selection.ranking),
+      choice_(*selection.as_rows()),
+      in_all_(std::get_if<KeepInAll>(&choice_.ranking)),
       rows_(selection.num_rows),
       floor_(kNoFloor) {}
 
@@ -43,7 +45,7 @@ CandidateFilter::CandidateFilter(const PlanSelection& selection)
 // the floor, because noise is at most 36.7.
 double CandidateFilter::Above(int row) const {
   const double floor = floor_.load(std::memory_order_relaxed);
-  if (floor == kNoFloor || !ranking_.parent_sums.empty()) return kNoFloor;
+  if (floor == kNoFloor || has_maxima()) return kNoFloor;
   const double cum = selection_.cum_log_probs[row];
   const double slack = 0x1p-22 * (std::abs(cum) + std::abs(floor) + 64);
   return floor - cum - slack;
@@ -75,8 +77,8 @@ bool CandidateFilter::EndsAfter(int row, double sum, double maximum) const {
   const double floor = floor_.load(std::memory_order_relaxed);
   if (floor == kNoFloor) return false;
   const double most = sum + 0x1p-22 * (std::abs(sum) + 64);
-  if (ranking_.parent_sums.empty()) return most < floor;
-  const double parent = ranking_.parent_sums[row];
+  if (!has_maxima()) return most < floor;
+  const double parent = in_all_->maxima[row];
   const double slack =
       0x1p-40 * (std::abs(most) + std::abs(maximum) + std::abs(parent) + 64);
   return ShiftToMaximum(most, maximum, parent) + slack < floor;
@@ -87,7 +89,7 @@ size_t CandidateFilter::Shift(int row, std::vector<double>* sums) const {
   const size_t idx = highest - sums->begin();
   const double maximum = *highest;
   for (double& sum : *sums) {
-    sum = ShiftToMaximum(sum, maximum, ranking_.parent_sums[row]);
+    sum = ShiftToMaximum(sum, maximum, in_all_->maxima[row]);
   }
   return idx;
 }
@@ -96,14 +98,14 @@ void CandidateFilter::Add(int row, std::vector<Candidate> candidates) {
   Row& added = rows_[row];
   std::vector<double> sums;
   // A row of kNotANumber ends the request, so it is kept.
-  if (by_sums() && !candidates.empty() && candidates[0].token >= 0) {
+  if (in_all_ != nullptr && !candidates.empty() && candidates[0].token >= 0) {
     sums = SumsOf(row, candidates);
   }
   if (sums.empty()) {
     added.candidates = std::move(candidates);
     return;
   }
-  const bool shifts = !ranking_.parent_sums.empty();
+  const bool shifts = has_maxima();
   const size_t highest = shifts ? Shift(row, &sums) : sums.size();
   RaiseFloor(sums);
   const double floor = floor_.load(std::memory_order_relaxed);
@@ -116,7 +118,7 @@ void CandidateFilter::Add(int row, std::vector<Candidate> candidates) {
 }
 
 void CandidateFilter::RaiseFloor(std::span<const double> sums) {
-  const size_t num_first = ranking_.num_first;
+  const size_t num_first = in_all_->count;
   const double floor = floor_.load(std::memory_order_relaxed);
   const std::lock_guard lock(mutex_);
   std::ranges::copy_if(sums, std::back_inserter(first_sums_),
@@ -134,9 +136,12 @@ std::vector<Candidate> CandidateFilter::Take() {
   const auto take_all = [&](const Row& row) {
     taken.insert(taken.end(), row.candidates.begin(), row.candidates.end());
   };
-  if (!by_sums()) {
+  if (in_all_ == nullptr) {
     for (const Row& row : rows_) take_all(row);
-    return KeepChoosable(selection_, std::move(taken));
+    const auto* const blocks = std::get_if<KeepEachBlock>(&choice_.ranking);
+    return blocks == nullptr
+               ? taken
+               : KeepChoosable(selection_, *blocks, std::move(taken));
   }
   const double floor = floor_.load(std::memory_order_relaxed);
   std::vector<Place> places;
@@ -146,7 +151,7 @@ std::vector<Candidate> CandidateFilter::Take() {
       if (sum >= floor) places.push_back({sum, row, i});
     }
   }
-  const size_t num_first = ranking_.num_first;
+  const size_t num_first = in_all_->count;
   if (places.size() > num_first) {
     std::nth_element(places.begin(), places.begin() + num_first, places.end());
     places.resize(num_first);

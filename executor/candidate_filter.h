@@ -1,12 +1,6 @@
-// CandidateFilter: drops candidates that a group's strategy can never choose,
-// by the ranking that the strategy declares (RowRanking). Executors then send,
-// and the strand sorts, a few candidates per beam instead of a few per pair of
-// beams. These are kept:
-//
-//   sampled     the first of all rows by cum_log_prob + noise
-//   stochastic  the first of all rows by that sum, shifted to the parent's; and
-//               the highest of each row with any, which determines the shift
-//   diverse     all that a group can choose after the groups before it
+// CandidateFilter: drops candidates of rows that a group can never choose, by
+// what the selection says is kept (RowRanking). Executors then send, and the
+// strand sorts, a few candidates per beam instead of a few per pair of beams.
 //
 // A row with noise comes in falling order of value + noise (step_plan.h). The
 // scan of a row therefore ends at the first candidate that is too low: in k
@@ -29,7 +23,7 @@ namespace espalier {
 
 class CandidateFilter {
  public:
-  // REQUIRES: `selection` is of kRows, and outlives this.
+  // REQUIRES: `selection` is a RowSelection, and outlives this.
   explicit CandidateFilter(const PlanSelection& selection);
 
   // Returns a lower bound for `row`, which never falls: candidates are dropped
@@ -51,7 +45,9 @@ class CandidateFilter {
     int highest = -1;          // index of the one that determines the shift
   };
 
-  bool by_sums() const { return ranking_.num_first > 0; }
+  bool has_maxima() const {
+    return in_all_ != nullptr && !in_all_->maxima.empty();
+  }
   // Returns cum_log_prob + noise of the first candidates. The strategy can
   // choose none of the others, and none of them is the highest of a row in
   // which it can choose some. Empty: some sum is NaN.
@@ -61,13 +57,14 @@ class CandidateFilter {
   bool EndsAfter(int row, double sum, double maximum) const;
   // Shifts the sums of a row's candidates; returns the index of the highest.
   size_t Shift(int row, std::vector<double>* sums) const;
-  // Raises floor_ if `sums` are among the num_first highest.
+  // Raises floor_ if `sums` are among the highest that are kept.
   void RaiseFloor(std::span<const double> sums);
 
   const PlanSelection& selection_;
-  const RowRanking& ranking_;
+  const RowSelection& choice_;
+  const KeepInAll* const in_all_;  // null: another ranking
   std::vector<Row> rows_;
-  // At least num_first sums are no lower than this.
+  // At least KeepInAll::count sums are no lower than this.
   std::atomic<double> floor_;
   std::mutex mutex_;
   std::vector<double> first_sums_;  // guarded by mutex_

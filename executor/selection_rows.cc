@@ -22,38 +22,43 @@ void SetText(std::span<const TokenId> history, std::span<const TokenId> draft,
 }  // namespace
 
 bool HasDifferentRows(const PlanSelection& selection) {
-  return !selection.drafts.empty() || !selection.row_num_generated.empty();
+  const DrawSelection* const draws = selection.as_draws();
+  return !selection.drafts().empty() ||
+         (draws != nullptr && !draws->row_num_generated.empty());
 }
 
 bool IsByRejection(const PlanSelection& selection) {
-  return selection.params->kind == SelectionKind::kDraws &&
-         !selection.drafts.empty() && NeedsDraftLogits(*selection.params);
+  const DrawSelection* const draws = selection.as_draws();
+  return draws != nullptr && !draws->drafts.empty() &&
+         NeedsDraftLogits(*selection.params);
 }
 
 bool HasDraftRows(const PlanSelection& selection) {
-  return IsByRejection(selection) && !selection.draft_logits.empty();
+  return IsByRejection(selection) &&
+         !selection.as_draws()->drafts.logits.empty();
 }
 
 std::vector<SelectionRow> SelectionRowsOf(const PlanSelection& selection,
                                           bool verifies) {
   const bool are_paths = selection.has_paths();
-  CHECK(are_paths ? selection.params->kind == SelectionKind::kBeams
-                  : selection.params->kind == SelectionKind::kDraws &&
-                        std::ssize(selection.samples) == selection.num_rows)
+  const BeamSelection* const beams = selection.as_beams();
+  const DrawSelection* const draws = selection.as_draws();
+  CHECK(are_paths ||
+        (draws != nullptr && std::ssize(draws->samples) == selection.num_rows))
       << "rows differ where each row is a sample's, or a path";
+  const std::span<const std::vector<TokenId>> drafts = selection.drafts();
   const SmallVector<int> first_logits = selection.FirstLogits();
   std::vector<SelectionRow> logits_rows;
   for (int row = 0; row < selection.num_plan_rows(); ++row) {
-    const int rank = are_paths ? selection.ranks[row] : row;
+    const int rank = are_paths ? beams->paths.ranks[row] : row;
     SelectionRow logits_row = {
         .row = row,
-        .sample = are_paths ? 0 : selection.samples[row],
+        .sample = are_paths ? 0 : draws->samples[row],
         .num_generated = selection.num_generated_of(rank)};
-    const bool has_drafts = verifies && !selection.drafts.empty();
+    const bool has_drafts = verifies && !drafts.empty();
     if (!selection.histories.empty()) {
       SetText(selection.histories[rank],
-              has_drafts ? std::span(selection.drafts[row])
-                         : std::span<const TokenId>(),
+              has_drafts ? std::span(drafts[row]) : std::span<const TokenId>(),
               &logits_row);
     }
     if (!selection.allowed.empty()) {
@@ -62,7 +67,7 @@ std::vector<SelectionRow> SelectionRowsOf(const PlanSelection& selection,
     }
     logits_rows.push_back(logits_row);
     if (!has_drafts) continue;
-    for (size_t i = 0; i < selection.drafts[row].size(); ++i) {
+    for (size_t i = 0; i < drafts[row].size(); ++i) {
       ++logits_row.draft_idx;
       ++logits_row.num_generated;
       ++logits_row.num_history;
@@ -93,7 +98,8 @@ SelectionResult MergeSelectionRows(const PlanSelection& selection,
                                    std::span<const TokenLogProb> logprobs) {
   CHECK_EQ(drawn.size(), logits_rows.size()) << "draws";
   SelectionResult result = {.request = selection.request};
-  const bool has_sums = selection.verified_before.empty();
+  const DrawSelection* const draws = selection.as_draws();
+  const bool has_sums = draws->drafts.verified_before.empty();
   bool goes_on = false;  // the row's next row of logits counts too
   float sum = 0;
   for (size_t i = 0; i < logits_rows.size(); ++i) {

@@ -1,8 +1,8 @@
 // SelectionRow: the parameters of one row of logits, in a selection whose rows
 // of logits differ: samples of different lengths, or drafts to verify
-// (PlanSelection::drafts). For beams, the row selects the best tokens after the
-// beam and a prefix of its path (beam_replay.h). For samples, each row draws a
-// token, like a sample that had generated the drafted tokens before it.
+// (PlanSelection::drafts()). For beams, the row selects the best tokens after
+// the beam and a prefix of its path (beam_replay.h). For samples, each row
+// draws a token, like a sample that had generated the drafted tokens before it.
 // Coupled verification (docs/verification.md) consists of these draws alone, so
 // any executor that samples supports it. With verification by rejection
 // (IsByRejection), its outcome replaces the draws.
@@ -51,8 +51,8 @@ bool HasDraftRows(const PlanSelection& selection);
 
 // Returns the selection's rows of logits: all of them, or without `verifies`
 // only the first of each row, which does not verify drafts.
-// REQUIRES: a selection of kDraws with a sample for each row, or of kBeams with
-// drafts; it outlives the result.
+// REQUIRES: a DrawSelection with a sample for each row, or a BeamSelection with
+// paths; it outlives the result.
 std::vector<SelectionRow> SelectionRowsOf(const PlanSelection& selection,
                                           bool verifies = true);
 
@@ -67,7 +67,8 @@ int64_t MaxEditsOf(const PlanSelection& selection, int64_t num_history,
 // equals the draft and another row of logits follows. If no row has a second
 // row of logits, the drafts are unverified
 // (SelectionResult::has_unverified_drafts).
-//   drafts    [plan rows], replaces selection.drafts; may be shorter
+// REQUIRES: a DrawSelection.
+//   drafts    [plan rows], replaces selection.drafts(); may be shorter
 //   drawn     [logits_rows], cum_log_prob is the token's own log-probability; a
 //             negative beam: verification ended before it
 //   logprobs  [logits_rows] or empty, of `drawn`
@@ -79,7 +80,7 @@ SelectionResult MergeSelectionRows(const PlanSelection& selection,
 inline SelectionResult MergeSelectionRows(
     const PlanSelection& selection, std::span<const SelectionRow> logits_rows,
     std::span<const Candidate> drawn, std::span<const TokenLogProb> logprobs) {
-  return MergeSelectionRows(selection, selection.drafts, logits_rows, drawn,
+  return MergeSelectionRows(selection, selection.drafts(), logits_rows, drawn,
                             logprobs);
 }
 

@@ -17,16 +17,17 @@ int NumAsked(std::span<const PlanPromptLogprobs> scorings) {
 
 // Returns the rows of logits for the `num_drafted` drafted tokens of a
 // selection. Sampled drafts count in full length, as if none had ended early
-// (PlanSelection::max_draft_tokens).
+// (SampleDrafts::max_tokens).
 int NumDraftLogits(const SequenceGroup& group, const PlanSelection& selection,
                    int num_drafted) {
   const int num_logits_per_token = group.num_logits_per_draft_token();
   if (num_logits_per_token == 1) return num_drafted;
+  const DrawSelection* const draws = selection.as_draws();
+  const int max_tokens = draws == nullptr ? 0 : draws->drafts.max_tokens;
   int num_tokens = 0;
-  for (const std::vector<TokenId>& draft : selection.drafts) {
+  for (const std::vector<TokenId>& draft : selection.drafts()) {
     if (draft.empty()) continue;
-    num_tokens +=
-        std::max(static_cast<int>(draft.size()), selection.max_draft_tokens);
+    num_tokens += std::max(static_cast<int>(draft.size()), max_tokens);
   }
   return num_tokens * num_logits_per_token;
 }

@@ -146,7 +146,7 @@ class GroupDrafts {
     state_ = State::kRequested;
     asked_ = std::move(asked);
   }
-  // Largest draft length in the next step (PlanSelection::max_draft_tokens).
+  // Largest draft length in the next step (SampleDrafts::max_tokens).
   int max_draft_tokens() const {
     return are_drawn() ? std::min(num_tokens_, max_asked_tokens())
                        : num_tokens_;
@@ -167,7 +167,7 @@ class GroupDrafts {
   //   num_beams  live beams
   std::vector<BeamPath> DraftPaths(int num_beams, int max_tokens) const;
   // Returns the logits that `drafts` were sampled from
-  // (PlanSelection::draft_logits); none if they were not sampled, or came
+  // (SampleDrafts::logits); none if they were not sampled, or came
   // without logits. REQUIRES: Draft returned the drafts, before truncation at
   // their ends.
   std::vector<DraftLogits> Logits(

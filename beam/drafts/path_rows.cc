@@ -83,20 +83,6 @@ PathRows RowsOf(std::span<const BeamPath> paths, int num_beams) {
 
 }  // namespace
 
-std::vector<int> PathRows::num_tokens() const {
-  std::vector<int> counts;
-  for (const std::vector<TokenId>& draft : drafts) {
-    counts.push_back(static_cast<int>(draft.size()) + 1);
-  }
-  return counts;
-}
-
-int PathRows::num_drafted(int num_beams) const {
-  int count = -num_beams;
-  for (const int num_fed : num_tokens()) count += num_fed;
-  return count;
-}
-
 std::vector<BeamPath> CutAtEnds(std::vector<BeamPath> paths,
                                 std::span<const TokenId> ending) {
   for (auto& [rank, path] : paths) {

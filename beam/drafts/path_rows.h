@@ -1,6 +1,5 @@
-// PathRows: the drafted paths of a beam search that a step feeds, and their
-// rows: row i continues beam ranks[i] by drafts[i] (PlanSelection::ranks). A
-// beam without a path has a row with its own token alone.
+// ChoosePathRows: the drafted paths of a beam search that a step feeds
+// (PathRows, exec_request/step_plan.h).
 //
 // A later step is evaluated only if all surviving beams are on paths. So if not
 // all paths fit, the number of steps is reduced rather than the number of
@@ -24,18 +23,6 @@ namespace espalier {
 struct BeamPath {
   int rank = 0;
   DraftPath path = {};
-};
-
-struct PathRows {
-  std::vector<int> ranks;  // ascending, every beam at least once
-  std::vector<std::vector<TokenId>> drafts;
-
-  bool empty() const { return ranks.empty(); }
-  // Returns the number of tokens that each row feeds: one, and its drafts.
-  std::vector<int> num_tokens() const;
-  // Returns the number of tokens of all rows beyond one token of each of
-  // `num_beams` beams.
-  int num_drafted(int num_beams) const;
 };
 
 // Truncates paths before the first token in `ending`, ascending, because no

@@ -42,16 +42,21 @@ void BeamStrategy::DescribeSelection(PlanSelection* selection) const {
   DescribeRows(
       live.size(), [&](size_t row) -> const LiveBeam& { return live[row]; },
       stopping_criteria_, selection);
-  selection->num_candidates = NumCandidates();
-  if (!order_->is_best_first()) {
-    selection->ranking.num_first = NumCandidates();
-  } else if (stopping_criteria_.is_by_token()) {
-    const std::span<const TokenId> eos_token_ids =
-        stopping_criteria_.token_ids();
-    selection->eos_token_ids.assign(eos_token_ids.begin(), eos_token_ids.end());
-    selection->ranking.num_first = num_beams_;
-  }
   selection->num_generated = num_generated_;
+  const int num_candidates = NumCandidates();
+  if (!order_->is_best_first()) {
+    selection->choice =
+        RowSelection{.num_candidates = num_candidates,
+                     .gumbel_top_k = true,
+                     .ranking = KeepInAll{.count = num_candidates}};
+    return;
+  }
+  BeamSelection& beams = selection->Choose<BeamSelection>();
+  beams.num_candidates = num_candidates;
+  if (!stopping_criteria_.is_by_token()) return;
+  const std::span<const TokenId> eos_token_ids = stopping_criteria_.token_ids();
+  selection->eos_token_ids.assign(eos_token_ids.begin(), eos_token_ids.end());
+  beams.num_kept = num_beams_;
 }
 
 absl::Status BeamStrategy::Advance(const SelectionResult& result,

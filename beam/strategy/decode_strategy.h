@@ -68,10 +68,9 @@ class DecodeStrategy {
  public:
   virtual ~DecodeStrategy() = default;
 
-  // Describes the next step's selection: sets num_rows, num_candidates,
-  // num_generated, cum_log_probs, samples, allowed and ranking of `*selection`,
-  // and eos_token_ids if the ranking uses them. `*selection` may hold another
-  // step of the same request.
+  // Describes the next step's selection: sets num_rows, num_generated,
+  // cum_log_probs, allowed and choice of `*selection`, and eos_token_ids if the
+  // choice uses them. `*selection` may hold another step of the same request.
   // REQUIRES: !done().
   virtual void DescribeSelection(PlanSelection* selection) const = 0;
   // As DescribeSelection, if `*selection` describes the previous step, which

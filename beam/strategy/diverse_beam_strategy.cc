@@ -45,14 +45,15 @@ void DiverseBeamStrategy::DescribeSelection(PlanSelection* selection) const {
     num_own = std::max<int64_t>(
         num_own, NumCandidates(group.live(), stopping_criteria_, group_size_));
   }
-  selection->num_candidates = SaturateToInt(num_own + num_beams_ - group_size_);
   selection->num_generated = num_generated_;
+  RowSelection& choice = selection->Choose<RowSelection>();
+  choice.num_candidates = SaturateToInt(num_own + num_beams_ - group_size_);
   if (!stopping_criteria_.is_by_token()) return;
   const std::span<const TokenId> eos_token_ids = stopping_criteria_.token_ids();
   selection->eos_token_ids.assign(eos_token_ids.begin(), eos_token_ids.end());
-  selection->ranking.groups = RowsOfGroups();
-  selection->ranking.group_size = group_size_;
-  selection->ranking.diversity_penalty = diversity_penalty_;
+  choice.ranking = KeepEachBlock{.blocks = RowsOfGroups(),
+                                 .num_chosen = group_size_,
+                                 .penalty = diversity_penalty_};
 }
 
 int64_t DiverseBeamStrategy::MaxNumCandidates(
@@ -62,16 +63,16 @@ int64_t DiverseBeamStrategy::MaxNumCandidates(
          params.num_beams - group_size;
 }
 
-std::vector<RowRanking::Group> DiverseBeamStrategy::RowsOfGroups() const {
-  std::vector<RowRanking::Group> rows;
+std::vector<RowBlock> DiverseBeamStrategy::RowsOfGroups() const {
+  std::vector<RowBlock> rows;
   int first_row = 0;
   for (const BeamFrontier& group : groups_) {
     if (group.live().empty()) continue;
     const int num_rows = static_cast<int>(group.live().size());
     rows.push_back({.first_row = first_row,
                     .num_rows = num_rows,
-                    .num_candidates = NumCandidates(
-                        group.live(), stopping_criteria_, group_size_)});
+                    .count = NumCandidates(group.live(), stopping_criteria_,
+                                           group_size_)});
     if (num_generated_ > 0) first_row += num_rows;
   }
   return rows;
@@ -89,7 +90,7 @@ absl::Status DiverseBeamStrategy::Advance(const SelectionResult& result,
                                           std::vector<Decision>* decisions) {
   CHECK(!done_) << "the request is done";
   continuations_.clear();
-  const std::vector<RowRanking::Group> rows_of_groups = RowsOfGroups();
+  const std::vector<RowBlock> rows_of_groups = RowsOfGroups();
   EndAll(LiveBeams().size());
   ++num_generated_;
   TokenChoices choices;
@@ -110,7 +111,7 @@ absl::Status DiverseBeamStrategy::Advance(const SelectionResult& result,
 
 // The result is in the order of rows.
 std::vector<RankedCandidate> DiverseBeamStrategy::Penalised(
-    const RowRanking::Group& group, std::span<const Candidate> answer,
+    const RowBlock& group, std::span<const Candidate> answer,
     const TokenChoices& choices) const {
   std::vector<RankedCandidate> candidates;
   for (auto [candidate, idx] :

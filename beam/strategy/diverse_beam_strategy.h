@@ -59,9 +59,9 @@ class DiverseBeamStrategy : public DecodeStrategy {
 
  private:
   // Returns the rows of each active group.
-  std::vector<RowRanking::Group> RowsOfGroups() const;
+  std::vector<RowBlock> RowsOfGroups() const;
   // Returns the best candidates of a group, best first.
-  std::vector<RankedCandidate> Penalised(const RowRanking::Group& group,
+  std::vector<RankedCandidate> Penalised(const RowBlock& group,
                                          std::span<const Candidate> answer,
                                          const TokenChoices& choices) const;
   void AdvanceGroup(BeamFrontier* group,

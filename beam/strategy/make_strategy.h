@@ -23,7 +23,7 @@ std::unique_ptr<DecodeStrategy> MakeStrategy(
     std::shared_ptr<const AllowedSequenceTrie> allowed,
     std::shared_ptr<const RequestText> text);
 
-// Returns the largest PlanSelection::num_candidates of any step.
+// Returns the largest number of candidates of any step's selection.
 //   allowed  null: no restriction
 int64_t MaxNumCandidates(const GenerationParams& params,
                          const AllowedSequenceTrie* allowed);

@@ -33,20 +33,19 @@ void SampleStrategy::DescribeSelection(PlanSelection* selection) const {
       num_rows,
       [this](size_t row) -> const Sample& { return samples_[live_[row]]; },
       stopping_criteria_, selection);
-  selection->num_candidates = 1;
   selection->num_generated = NumGenerated(live_[0]);
   const bool differ = std::ranges::any_of(live_, [&](int sample) {
     return NumGenerated(sample) != selection->num_generated;
   });
-  if (differ || !selection->row_num_generated.empty()) {
+  DrawSelection& draws = selection->Choose<DrawSelection>();
+  if (differ || !draws.row_num_generated.empty()) {
     AssignEach(
         differ ? live_.size() : 0,
         [&](size_t rank) { return NumGenerated(live_[rank]); },
-        &selection->row_num_generated);
+        &draws.row_num_generated);
   }
   AssignEach(
-      live_.size(), [&](size_t rank) { return live_[rank]; },
-      &selection->samples);
+      live_.size(), [&](size_t rank) { return live_[rank]; }, &draws.samples);
 }
 
 int SampleStrategy::max_draft_tokens(int rank) const {
@@ -99,7 +98,7 @@ void SampleStrategy::DescribeDrafts(std::vector<std::vector<TokenId>> drafts,
       }
     }
   }
-  selection->drafts = std::move(drafts);
+  selection->Choose<DrawSelection>().drafts.tokens = std::move(drafts);
 }
 
 absl::Status SampleStrategy::Advance(const SelectionResult& result,

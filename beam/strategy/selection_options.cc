@@ -112,14 +112,6 @@ bool Draws(const GenerationParams& params) {
   return params.do_sample || params.stochastic;
 }
 
-// The strategy itself chooses beams that do not follow from the best candidates
-// alone.
-SelectionKind KindOf(const GenerationParams& params) {
-  if (!IsBeamSearch(params)) return SelectionKind::kDraws;
-  if (Draws(params) || params.num_beam_groups > 1) return SelectionKind::kRows;
-  return SelectionKind::kBeams;
-}
-
 SamplingParams MakeSampling(const GenerationParams& params) {
   if (!Draws(params)) return {.temperature = 0.0f};
   // The sum makes 0 of -0, because SamplingParams are compared as bytes.
@@ -132,6 +124,14 @@ SamplingParams MakeSampling(const GenerationParams& params) {
 }
 
 }  // namespace
+
+// The strategy itself chooses beams that do not follow from the best candidates
+// alone.
+SelectionKind KindOf(const GenerationParams& params) {
+  if (!IsBeamSearch(params)) return SelectionKind::kDraws;
+  if (Draws(params) || params.num_beam_groups > 1) return SelectionKind::kRows;
+  return SelectionKind::kBeams;
+}
 
 int NumSlots(const GenerationParams& params) {
   return params.max_new_tokens == 1 ? 1 : NumSequences(params);
@@ -163,8 +163,6 @@ std::shared_ptr<const SelectionParams> MakeSelectionParams(
     const GenerationParams& params, std::span<const TokenId> prompt,
     std::shared_ptr<const void> allowed_owner) {
   SelectionParams selection;
-  selection.kind = KindOf(params);
-  selection.gumbel_top_k = IsBeamSearch(params) && Draws(params);
   const bool by_logits = params.stochastic || !IsBeamSearch(params);
   selection.domain = by_logits ? ScoreDomain::kLogits : ScoreDomain::kLogProbs;
   selection.allowed_owner = std::move(allowed_owner);

@@ -14,6 +14,9 @@
 
 namespace espalier {
 
+// Returns the kind of selection that the request's strategy describes.
+SelectionKind KindOf(const GenerationParams& params);
+
 // Returns the largest number of sequences with pages. The last token is never
 // fed; if it is the only one, nothing is fed after the prompt.
 int NumSlots(const GenerationParams& params);

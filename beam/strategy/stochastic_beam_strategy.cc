@@ -30,15 +30,15 @@ void StochasticBeamStrategy::DescribeSelection(PlanSelection* selection) const {
       live_.size(),
       [this](size_t row) -> const Sequence& { return beam_[live_[row]]; },
       stopping_criteria_, selection);
-  selection->num_candidates = num_beams_ + 1;
   selection->num_generated = num_generated_;
   // One more than live, whose sum is the threshold.
-  selection->ranking.num_first = num_beams_ + 1;
-  selection->ranking.parent_sums.clear();
-  if (num_generated_ == 0) return;
-  for (const int i : live_) {
-    selection->ranking.parent_sums.push_back(beam_[i].gumbel_top_k);
+  KeepInAll kept = {.count = num_beams_ + 1};
+  if (num_generated_ > 0) {
+    for (const int i : live_) kept.maxima.push_back(beam_[i].gumbel_top_k);
   }
+  selection->choice = RowSelection{.num_candidates = num_beams_ + 1,
+                                   .gumbel_top_k = true,
+                                   .ranking = std::move(kept)};
 }
 
 absl::Status StochasticBeamStrategy::Advance(const SelectionResult& result,

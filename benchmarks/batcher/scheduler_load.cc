@@ -100,7 +100,8 @@ StepResult SchedulerLoad::Answer(const StepPlan& plan) {
   for (const PlanSelection& selection : plan.selections) {
     SelectionResult& answer = result.selections.emplace_back();
     answer.request = selection.request;
-    for (int i = 0; i < selection.num_candidates; ++i) {
+    const int num_candidates = selection.num_candidates();
+    for (int i = 0; i < num_candidates; ++i) {
       const int beam = selection.num_rows == 1 ? 0 : i / 2;
       const auto token =
           static_cast<TokenId>(1 + (num_steps_ + i) % (kVocabSize - 1));

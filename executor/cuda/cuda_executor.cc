@@ -377,9 +377,11 @@ absl::Status CudaExecutor::Impl::SwapPages(const StepPlan& plan) {
 
 // Allocates memory that only some steps need, before the first of these.
 absl::Status CudaExecutor::Impl::ReserveFor(const StepPlan& plan) {
-  const bool has_noise = std::ranges::any_of(
-      plan.selections,
-      [](const PlanSelection& s) { return s.params->gumbel_top_k; });
+  const bool has_noise =
+      std::ranges::any_of(plan.selections, [](const PlanSelection& selection) {
+        const RowSelection* const rows = selection.as_rows();
+        return rows != nullptr && rows->gumbel_top_k;
+      });
   if (!has_noise || runner_->has_gumbel_top_k()) return absl::OkStatus();
   RETURN_IF_ERROR(runner_->ReserveGumbelTopK());
   const std::lock_guard lock(mutex_);

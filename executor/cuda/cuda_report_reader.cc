@@ -12,12 +12,12 @@
 namespace espalier {
 namespace {
 
-// Returns the selection's drafts; pending ones have been sampled by now.
-std::vector<std::vector<TokenId>> DraftsOf(const PlanSelection& selection) {
-  std::vector<std::vector<TokenId>> drafts(selection.drafts.size());
+// Returns the tokens of drafts; pending ones have been sampled by now.
+std::vector<std::vector<TokenId>> DraftsOf(const SampleDrafts& of) {
+  std::vector<std::vector<TokenId>> drafts(of.tokens.size());
   for (size_t row = 0; row < drafts.size(); ++row) {
-    const PendingDraft& pending = selection.pending_drafts[row];
-    drafts[row] = pending.empty() ? selection.drafts[row] : pending.Tokens();
+    const PendingDraft& pending = of.pending[row];
+    drafts[row] = pending.empty() ? of.tokens[row] : pending.Tokens();
   }
   return drafts;
 }
@@ -66,12 +66,13 @@ SelectionResult CudaReportReader::ReadRuns(
       CandidatesOf(answer, answer.parts.front());
   std::vector<TokenLogProb> log_probs;
   if (answer.has_log_probs) log_probs = LogProbsOf(answer, drawn);
-  if (answer.runs->pending_drafts.empty()) {
+  const SampleDrafts& drafts = answer.runs->as_draws()->drafts;
+  if (drafts.pending.empty()) {
     return MergeSelectionRows(*answer.runs, answer.logits_rows, drawn,
                               log_probs);
   }
-  return MergeSelectionRows(*answer.runs, DraftsOf(*answer.runs),
-                            answer.logits_rows, drawn, log_probs);
+  return MergeSelectionRows(*answer.runs, DraftsOf(drafts), answer.logits_rows,
+                            drawn, log_probs);
 }
 
 // Sums in the report are log-probabilities of the tokens alone.
@@ -118,7 +119,7 @@ std::vector<Candidate> CudaReportReader::CandidatesOf(
     const CudaStep::Answer& answer, const CudaAnswerPart& part) const {
   const PlanSelection* const rows = answer.rows;
   // Gumbel top-k reports scores without the sum of the row's beam.
-  const bool adds = rows != nullptr && rows->params->gumbel_top_k;
+  const bool adds = rows != nullptr && rows->as_rows()->gumbel_top_k;
   const std::span all(candidates_ + part.first_candidate,
                       num_candidates_[part.group_idx]);
   std::vector<Candidate> candidates;

@@ -171,10 +171,11 @@ void DraftedGroups::SetGroups(const StepPlan& plan) {
     group.eos_token_ids = selection.eos_token_ids;
     group.num_slots = selection.num_slots;
     group.keeps_histories = !selection.histories.empty();
+    const SmallVector<int>& samples = selection.as_draws()->samples;
     for (int rank = 0; rank < selection.num_rows; ++rank) {
       const PlanRow& row = plan.rows[rows.rows[rank]];
       const std::span<const PageId> pages = plan.row_pages(rows.rows[rank]);
-      group.samples.push_back({.idx = selection.samples[rank],
+      group.samples.push_back({.idx = samples[rank],
                                .slot = selection.slots[rank],
                                .sequence = row.sequence,
                                .position = row.first_position,
@@ -236,7 +237,8 @@ void DraftedGroups::AddRows(const GroupContinuation& continuation,
     plan->page_indices.append(sample.pages);
     plan->page_indptr.push_back(static_cast<int>(plan->page_indices.size()));
   }
-  selection.verified_before = std::move(verified_before);
+  selection.Choose<DrawSelection>().drafts.verified_before =
+      std::move(verified_before);
   plan->selections.push_back(std::move(selection));
 }
 
@@ -246,11 +248,11 @@ PlanSelection DraftedGroups::SelectionOf(const GroupContinuation& continuation,
   PlanSelection selection;
   selection.request = continuation.request;
   selection.num_rows = static_cast<int>(group.samples.size());
-  selection.num_candidates = continuation.num_candidates;
   selection.params = continuation.params;
   selection.num_slots = group.num_slots;
   selection.eos_token_ids = group.eos_token_ids;
-  selection.max_draft_tokens = num_drafts;
+  DrawSelection& draws = selection.Choose<DrawSelection>();
+  draws.drafts.max_tokens = num_drafts;
   bool differ = false;
   const auto num_generated = [&](const Sample& sample) {
     return static_cast<int>(sample.generated.size()) + (is_unread ? 1 : 0);
@@ -258,14 +260,14 @@ PlanSelection DraftedGroups::SelectionOf(const GroupContinuation& continuation,
   selection.num_generated = num_generated(group.samples[0]);
   for (const Sample& sample : group.samples) {
     differ = differ || num_generated(sample) != selection.num_generated;
-    selection.row_num_generated.push_back(num_generated(sample));
+    draws.row_num_generated.push_back(num_generated(sample));
     selection.cum_log_probs.push_back(sample.cum_log_prob);
-    selection.samples.push_back(sample.idx);
+    draws.samples.push_back(sample.idx);
     selection.slots.push_back(sample.slot);
-    selection.drafts.emplace_back(num_drafts);
+    draws.drafts.tokens.emplace_back(num_drafts);
     if (group.keeps_histories) selection.histories.push_back(sample.generated);
   }
-  if (!differ) selection.row_num_generated = {};
+  if (!differ) draws.row_num_generated = {};
   return selection;
 }
 

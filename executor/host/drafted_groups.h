@@ -29,7 +29,7 @@
 //   so all positions that it reads have been written.
 // - Drafts of the second step are made after the first result has arrived.
 //
-// If the device and the sampler support PlanSelection::verified_before, rows do
+// If the device and the sampler support SampleDrafts::verified_before, rows do
 // not wait for the result either. The rows of plan t+1 are then written for the
 // samples before step t, and name the drafts of step t that they follow. Its
 // result is completed afterwards: samples that ended in step t are removed, and

@@ -32,7 +32,7 @@ void PersistentGroups::ExpandContinuations(StepPlan* plan) {
   for (const RequestId group : plan->ended) groups_.erase(group);
   const std::vector<int> rows = PlanRowsOf(*plan);
   for (const PlanSelection& selection : plan->selections) {
-    if (!selection.drafts.empty()) {  // it has no continuation
+    if (!selection.drafts().empty()) {  // it has no continuation
       groups_.erase(selection.request);
       continue;
     }
@@ -53,7 +53,9 @@ PersistentGroups::Group PersistentGroups::FromRows(
   Group group;
   group.num_slots = selection.num_slots;
   group.eos_token_ids = selection.eos_token_ids;
-  group.samples = selection.samples;
+  if (const DrawSelection* draws = selection.as_draws()) {
+    group.samples = draws->samples;
+  }
   group.keeps_histories = !selection.histories.empty();
   group.tables.resize(group.num_slots);
   const PlanSource* const source =
@@ -78,9 +80,9 @@ void PersistentGroups::ExpandContinuations(
   PlanSelection selection;
   selection.request = continuation.request;
   selection.first_logits = plan->num_logits;
-  selection.num_candidates = continuation.num_candidates;
   selection.num_generated = continuation.num_generated;
   selection.params = continuation.params;
+  SmallVector<int> samples;
   const auto found = groups_.find(continuation.request);
   if (found != groups_.end()) {
     Group& group = found->second;
@@ -93,11 +95,17 @@ void PersistentGroups::ExpandContinuations(
     for (const Beam& beam : group.beams) {
       AddRow(group, beam, continuation.position, plan);
       selection.cum_log_probs.push_back(beam.cum_log_prob);
-      if (!group.samples.empty()) selection.samples.push_back(beam.sample);
+      if (!group.samples.empty()) samples.push_back(beam.sample);
       if (group.keeps_histories) selection.histories.push_back(beam.history);
     }
-    group.samples = selection.samples;
+    group.samples = samples;
     selection.num_rows = static_cast<int>(group.beams.size());
+  }
+  if (continuation.kind == SelectionKind::kDraws) {
+    selection.choice = DrawSelection{.samples = std::move(samples)};
+  } else {
+    selection.choice =
+        BeamSelection{.num_candidates = continuation.num_candidates};
   }
   plan->selections.push_back(std::move(selection));
 }

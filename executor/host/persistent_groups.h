@@ -48,7 +48,7 @@ class PersistentGroups {
     int parent_slot = 0;  // before the next step
     TokenId token = 0;    // generated, and not fed yet
     float cum_log_prob = 0;
-    int sample = 0;  // index in the request, for kDraws
+    int sample = 0;  // index in the request, if it draws
     // As in PlanSelection::histories, up to `token`; if histories are kept.
     std::vector<TokenId> history;
   };

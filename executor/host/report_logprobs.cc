@@ -102,10 +102,10 @@ void AskReplayed(const PlanSelection& selection, SelectionResult* result,
 
 // Returns the places of all rows of logits of the selection, in order.
 std::vector<LogitsPlace> PlacesOf(const PlanSelection& selection) {
+  const std::span<const std::vector<TokenId>> drafts = selection.drafts();
   std::vector<LogitsPlace> places;
   for (int row = 0; row < selection.num_plan_rows(); ++row) {
-    const size_t num_drafted =
-        selection.drafts.empty() ? 0 : selection.drafts[row].size();
+    const size_t num_drafted = drafts.empty() ? 0 : drafts[row].size();
     for (size_t depth = 0; depth <= num_drafted; ++depth) {
       places.push_back({.row = row,
                         .depth = static_cast<int>(depth),

@@ -33,14 +33,14 @@ struct WorkItem {
 };
 
 bool Draws(const PlanSelection& selection) {
-  return selection.params->kind == SelectionKind::kDraws;
+  return selection.kind() == SelectionKind::kDraws;
 }
 
 RowOptions OptionsOfRow(const PlanSelection& selection,
                         const ScoreEdits::View& edits) {
   const SelectionParams& params = *selection.params;
   return {.domain = params.domain,
-          .num_candidates = selection.num_candidates,
+          .num_candidates = selection.num_candidates(),
           .repetition_penalty = params.processors.repetition_penalty,
           .edits = edits.edits,
           .is_allow_list = edits.is_allow_list,
@@ -72,20 +72,24 @@ class GroupWork {
       : selection_(*selection),
         params_(*selection->params),
         edits_(EditsOf(params_)) {
-    CHECK(!params_.gumbel_top_k || params_.kind == SelectionKind::kRows)
-        << "only rows get noise";
-    if (params_.kind == SelectionKind::kBeams && !selection_.drafts.empty()) {
-      replay_ = std::make_unique<BeamReplay>(selection);
-    } else if (params_.kind == SelectionKind::kBeams &&
-               selection_.num_rows > 0) {
-      best_ = BestOfSelection(selection_);
-    } else if (params_.kind == SelectionKind::kRows) {
-      contenders_ = std::make_unique<CandidateFilter>(selection_);
-    } else if (!selection_.drafts.empty()) {
-      runs_.resize(selection_.num_rows);
-      first_logits_ = selection_.FirstLogits();
-    } else if (params_.kind == SelectionKind::kDraws) {
-      drawn_.resize(selection_.samples.size());
+    switch (selection_.kind()) {
+      case SelectionKind::kBeams:
+        if (selection_.has_paths()) {
+          replay_ = std::make_unique<BeamReplay>(selection);
+        } else if (selection_.num_rows > 0) {
+          best_ = BestOfSelection(selection_);
+        }
+        return;
+      case SelectionKind::kRows:
+        contenders_ = std::make_unique<CandidateFilter>(selection_);
+        return;
+      case SelectionKind::kDraws:
+        if (has_drafts()) {
+          runs_.resize(selection_.num_rows);
+          first_logits_ = selection_.FirstLogits();
+        } else {
+          drawn_.resize(samples().size());
+        }
     }
   }
 
@@ -93,9 +97,9 @@ class GroupWork {
   void AddItems(int s, std::vector<WorkItem>* items) const {
     const bool draws = Draws(selection_);
     int end = selection_.num_rows;
-    if (draws) end = static_cast<int>(selection_.samples.size());
+    if (draws) end = static_cast<int>(samples().size());
     if (replay_ != nullptr) end = replay_->tree().num_nodes();
-    const bool one_row = selection_.num_rows == 1 && selection_.drafts.empty();
+    const bool one_row = selection_.num_rows == 1 && !has_drafts();
     const int step = draws && one_row ? kDrawsAtOnce : 1;
     for (int i = 0; i < end; i += step) {
       items->push_back({s, i, std::min(step, end - i)});
@@ -110,7 +114,7 @@ class GroupWork {
                               SelectNode(selection_, *edits_, replay_->tree(),
                                          item.begin, logits, vocab_size));
     }
-    if (!selection_.drafts.empty()) {
+    if (has_drafts()) {
       runs_[item.begin] =
           VerifyRowOf(selection_, item.begin, first_logits_[item.begin],
                       *edits_, logits, vocab_size);
@@ -150,6 +154,11 @@ class GroupWork {
   }
 
  private:
+  bool has_drafts() const { return !selection_.drafts().empty(); }
+  // REQUIRES: it draws.
+  std::span<const int> samples() const {
+    return selection_.as_draws()->samples;
+  }
   DrawOptions OptionsOfDraw(int row, int sample,
                             const ScoreEdits::View& edits) const {
     return {.params = params_.sampling,
@@ -162,10 +171,9 @@ class GroupWork {
 
   void DrawFrom(int row, const WorkItem& item, std::span<const float> scores,
                 const ScoreEdits::View& edits) {
-    const auto samples =
-        std::span(selection_.samples).subspan(item.begin, item.count);
     const std::vector<Draw> draws =
-        DrawSamples(scores, OptionsOfDraw(row, 0, edits), samples);
+        DrawSamples(scores, OptionsOfDraw(row, 0, edits),
+                    samples().subspan(item.begin, item.count));
     for (int i = 0; i < item.count; ++i) {
       drawn_[item.begin + i] = {
           row, draws[i].token,
@@ -187,17 +195,18 @@ class GroupWork {
                                const ScoreEdits::View& edits) const {
     const float cum_log_prob = selection_.cum_log_probs[row];
     std::vector<Candidate> candidates;
-    if (!params_.gumbel_top_k) {
+    const RowSelection& choice = *selection_.as_rows();
+    if (!choice.gumbel_top_k) {
       const std::vector<TokenScore> chosen =
           SelectRow(scores, OptionsOfRow(selection_, edits));
       candidates = MergeCandidates({&chosen, 1}, {&cum_log_prob, 1},
-                                   selection_.num_candidates);
+                                   choice.num_candidates);
       for (Candidate& candidate : candidates) candidate.beam = row;
       return candidates;
     }
     for (const TokenScore& t :
          GumbelTopK(scores, {.domain = params_.domain,
-                            .num_candidates = selection_.num_candidates,
+                            .num_candidates = choice.num_candidates,
                             .draw = OptionsOfDraw(row, row, edits),
                             .renormalizes = params_.processors.renormalizes,
                             .above = contenders_->Above(row)})) {

@@ -15,10 +15,11 @@ class LogitsRows {
   LogitsRows(const PlanSelection& selection, int row, int first_logits,
              const ScoreEdits& edits, int vocab_size)
       : selection_(selection),
+        draws_(*selection.as_draws()),
         row_(row),
         first_(first_logits),
         vocab_size_(vocab_size) {
-    const std::vector<TokenId>& drafts = selection.drafts[row];
+    const std::vector<TokenId>& drafts = draws_.drafts.tokens[row];
     std::vector<TokenId> history;
     const bool has_history = !selection.histories.empty();
     if (has_history) history = selection.histories[row];
@@ -31,7 +32,7 @@ class LogitsRows {
         asked.allowed = &selection.allowed[first_ - selection.first_logits + i];
       }
       edits_.push_back(edits.OfRow(asked, &storage_[i]));
-      if (!selection.draft_logits.empty()) {
+      if (!draws_.drafts.logits.empty()) {
         // The draft model sampled without the list of allowed tokens.
         asked.allowed = nullptr;
         draft_edits_.push_back(
@@ -48,8 +49,8 @@ class LogitsRows {
 
   // Returns the rows of the draft model; empty if drafts have no logits.
   std::vector<VerifyRow> Draft() const {
-    if (selection_.draft_logits.empty()) return {};
-    return RowsOf(selection_.draft_logits[row_].values(),
+    if (draws_.drafts.logits.empty()) return {};
+    return RowsOf(draws_.drafts.logits[row_].values(),
                   std::span(draft_edits_).first(edits_.size() - 1));
   }
 
@@ -68,7 +69,7 @@ class LogitsRows {
           {.logits = logits.subspan(Offset(static_cast<int>(i)), vocab_size_),
            .options = {
                .params = params.sampling,
-               .sample = static_cast<uint32_t>(selection_.samples[row_]),
+               .sample = static_cast<uint32_t>(draws_.samples[row_]),
                .position = static_cast<uint32_t>(NumGenerated(i)),
                .repetition_penalty = params.processors.repetition_penalty,
                .edits = edits[i].edits,
@@ -78,6 +79,7 @@ class LogitsRows {
   }
 
   const PlanSelection& selection_;
+  const DrawSelection& draws_;
   const int row_;
   const int first_;  // row of logits
   const int vocab_size_;
@@ -99,7 +101,7 @@ std::vector<Candidate> VerifyRowOf(const PlanSelection& selection, int row,
   const std::vector<VerifyRow> draft = rows.Draft();
   const VerifiedTokens verified =
       VerifyDrafts({.mode = selection.params->verify_mode,
-                    .drafts = selection.drafts[row],
+                    .drafts = selection.drafts()[row],
                     .target_rows = target,
                     .draft_rows = draft});
   std::vector<Candidate> run;

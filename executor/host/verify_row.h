@@ -1,5 +1,5 @@
 // VerifyRowOf: verifies the drafted tokens of one row of a selection with
-// drafts (PlanSelection::drafts), by their rows of logits
+// drafts (SampleDrafts), by their rows of logits
 // (kernels/verify/verify.h).
 //
 // Thread safety: a pure function.

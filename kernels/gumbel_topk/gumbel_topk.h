@@ -1,6 +1,6 @@
 // Gumbel top-k: the m best tokens of a row by value + Gumbel noise, which is a
 // sample of m without replacement from exp(value). Beam sampling and stochastic
-// beams use it: PlanSelection of kRows with SelectionParams::gumbel_top_k.
+// beams use it: selections by row with RowSelection::gumbel_top_k.
 //
 // The value of a token, by domain:
 //

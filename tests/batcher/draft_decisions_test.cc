@@ -91,7 +91,7 @@ DraftingRun RunDrafting(
     run.num_plans_that_ask += !plan.drafting.empty();
     run.num_plans_with_drafts += std::ranges::any_of(
         plan.selections,
-        [](const PlanSelection& s) { return !s.drafts.empty(); });
+        [](const PlanSelection& s) { return !s.drafts().empty(); });
     absl::StatusOr<StepResult> result = RunPlan(model, plan, draft.get());
     EXPECT_OK(result.status());
     report(plan, &*result);
@@ -188,10 +188,10 @@ TEST(DraftDecisionsTest, DraftsThatAreNotWorthTheWaitAreTurnedOff) {
 void LeaveUnverified(const StepPlan& plan, StepResult* result) {
   for (size_t i = 0; i < plan.selections.size(); ++i) {
     SelectionResult& answer = result->selections[i];
-    if (plan.selections[i].drafts.empty()) continue;
+    if (plan.selections[i].drafts().empty()) continue;
     answer.has_unverified_drafts = true;
     answer.further.clear();
-    if (!plan.selections[i].ranks.empty()) continue;
+    if (plan.selections[i].has_paths()) continue;
     answer.candidates.resize(1);
     answer.num_tokens = {1};
   }
@@ -212,7 +212,7 @@ TEST_P(UnverifiedDraftsTest, TheySayNothing) {
         if (num_steps > kNumWithoutRoom) return;
         const bool drafts = std::ranges::any_of(
             plan.selections,
-            [](const PlanSelection& s) { return !s.drafts.empty(); });
+            [](const PlanSelection& s) { return !s.drafts().empty(); });
         if (!drafts) return;
         ++num_unverified;
         LeaveUnverified(plan, result);

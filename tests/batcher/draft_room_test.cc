@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -34,14 +35,15 @@ StepResult AnswerTo(const StepPlan& plan, int num_accepting = 100) {
   for (const PlanSelection& selection : plan.selections) {
     SelectionResult& answer = result.selections.emplace_back();
     answer.request = selection.request;
-    for (int i = 0; i < std::ssize(selection.samples); ++i) {
+    const SmallVector<int>& samples = selection.as_draws()->samples;
+    const std::span<const std::vector<TokenId>> drafts = selection.drafts();
+    for (int i = 0; i < std::ssize(samples); ++i) {
       const int row = selection.num_rows == 1 ? 0 : i;
-      const bool accepts =
-          !selection.drafts.empty() && selection.samples[i] < num_accepting;
-      const int count = accepts ? 1 + std::ssize(selection.drafts[row]) : 1;
+      const bool accepts = !drafts.empty() && samples[i] < num_accepting;
+      const int count = accepts ? 1 + std::ssize(drafts[row]) : 1;
       answer.candidates.resize(answer.candidates.size() + count,
                                {row, kOnlyToken, -1.0f});
-      if (!selection.drafts.empty()) answer.num_tokens.push_back(count);
+      if (!drafts.empty()) answer.num_tokens.push_back(count);
     }
   }
   for (const GroupContinuation& continuation : plan.continuations) {
@@ -62,7 +64,7 @@ StepResult AnswerTo(const StepPlan& plan, int num_accepting = 100) {
 int NumDrafted(const StepPlan& plan) {
   int count = 0;
   for (const PlanSelection& selection : plan.selections) {
-    for (const auto& draft : selection.drafts) {
+    for (const auto& draft : selection.drafts()) {
       count += static_cast<int>(draft.size());
     }
   }
@@ -266,7 +268,8 @@ TEST_F(DraftRoomTest, DrawnDraftsTakeTwoRowsOfLogitsATokenEach) {
     EXPECT_EQ(Step().drafting.at(0).num_tokens, are_drawn ? 3 : 6);
     const StepPlan verifies = Step();
     EXPECT_EQ(NumDrafted(verifies), are_drawn ? 3 : 6);
-    EXPECT_EQ(verifies.selections[0].max_draft_tokens, are_drawn ? 3 : 6);
+    EXPECT_EQ(verifies.selections[0].as_draws()->drafts.max_tokens,
+              are_drawn ? 3 : 6);
     scheduler_->CancelAll(absl::CancelledError());
   }
 }
@@ -286,7 +289,8 @@ TEST_F(DraftRoomTest, AGroupOfOneLengthRunsAheadWhenDraftsAreOff) {
     ASSERT_FALSE(plan.empty());
     const bool selects = !plan.selections.empty();
     differed =
-        differed || (selects && !plan.selections[0].row_num_generated.empty());
+        differed ||
+        (selects && !plan.selections[0].as_draws()->row_num_generated.empty());
     if (selects && differed && plan.selections[0].num_rows == 1) {
       // Its answer before this one made it one sequence.
       StepPlan ahead = scheduler_->Plan();

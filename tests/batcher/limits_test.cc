@@ -205,14 +205,14 @@ class Load {
     int64_t num_edits = 0;
     int64_t num_candidates = 0;
     for (const PlanSelection& selection : plan.selections) {
-      num_candidates += NumCandidates(*selection.params, selection.num_rows,
-                                      selection.num_candidates);
+      num_candidates += NumCandidates(selection.kind(), selection.num_rows,
+                                      selection.num_candidates());
       slots_[selection.request] = selection.num_slots;
       num_edits += NumEdits(selection);
     }
     for (const GroupContinuation& next : plan.continuations) {
       num_candidates +=
-          NumCandidates(*next.params, static_cast<int>(next.tail_pages.size()),
+          NumCandidates(next.kind, static_cast<int>(next.tail_pages.size()),
                         next.num_candidates);
       num_tokens += next.tail_pages.size();
       PlanSelection asked;
@@ -235,10 +235,10 @@ class Load {
   int64_t most_candidates() const { return most_candidates_; }
 
  private:
-  int64_t NumCandidates(const SelectionParams& params, int num_rows,
+  int64_t NumCandidates(SelectionKind kind, int num_rows,
                         int num_logprob_queries) const {
-    if (params.kind == SelectionKind::kDraws) return num_rows;
-    if (params.kind == SelectionKind::kRows) {
+    if (kind == SelectionKind::kDraws) return num_rows;
+    if (kind == SelectionKind::kRows) {
       return int64_t{num_rows} * std::min(num_logprob_queries, vocab_size_);
     }
     return std::min<int64_t>(num_logprob_queries,

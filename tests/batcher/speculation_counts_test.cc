@@ -89,17 +89,17 @@ class SpeculationCountsTest : public ::testing::Test {
     for (size_t i = 0; i < plan.selections.size(); ++i) {
       const PlanSelection& selection = plan.selections[i];
       const bool is_counted = speculates_[selection.request.value] &&
-                              selection.params->kind == SelectionKind::kDraws;
+                              selection.kind() == SelectionKind::kDraws;
       if (!is_counted || selection.num_generated == 0) continue;
       const SelectionResult& answer = result.selections[i];
       std::span<const Candidate> left = answer.candidates;
       for (int row = 0; row < selection.num_rows; ++row) {
         const int num_drafted =
-            selection.drafts.empty()
+            selection.drafts().empty()
                 ? 0
-                : static_cast<int>(selection.drafts[row].size());
+                : static_cast<int>(selection.drafts()[row].size());
         const int num_drawn =
-            selection.drafts.empty() ? 1 : answer.num_tokens[row];
+            selection.drafts().empty() ? 1 : answer.num_tokens[row];
         const int num_given = NumUntilEnd(
             left.first(num_drawn), ends_by_eos_[selection.request.value]);
         num_ends_in_drafts_ += num_given < num_drawn;

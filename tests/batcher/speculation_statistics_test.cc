@@ -185,13 +185,15 @@ void RecoverWith(RandomPurpose purpose, const StepPlan& plan,
                  std::span<const float> logits, StepResult* result) {
   for (size_t i = 0; i < plan.selections.size(); ++i) {
     const PlanSelection& selection = plan.selections[i];
-    if (selection.draft_logits.empty()) continue;
+    const DrawSelection* const draws = selection.as_draws();
+    if (draws == nullptr || draws->drafts.logits.empty()) continue;
+    const SampleDrafts& drafts = draws->drafts;
     const SmallVector<int> first_logits = selection.FirstLogits();
     int end = 0;  // end of the row's candidates
     for (int row = 0; row < selection.num_rows; ++row) {
       const int length = result->selections[i].num_tokens[row];
       end += length;
-      if (length > std::ssize(selection.drafts[row])) continue;
+      if (length > std::ssize(drafts.tokens[row])) continue;
       const auto line = [&](std::span<const float> of, int idx) {
         return VerifyRow{
             .logits = of.subspan(idx * kToyVocabSize, kToyVocabSize),
@@ -199,17 +201,16 @@ void RecoverWith(RandomPurpose purpose, const StepPlan& plan,
       };
       const int first = first_logits[row] + length - 1;
       const VerifyRow target = line(logits, first);
-      const VerifyRow draft =
-          line(selection.draft_logits[row].values(), length - 1);
+      const VerifyRow draft = line(drafts.logits[row].values(), length - 1);
       const RandomKey key = {
           .seed = selection.params->sampling.seed,
-          .sample = static_cast<uint32_t>(selection.samples[row]),
+          .sample = static_cast<uint32_t>(draws->samples[row]),
           .position = static_cast<uint32_t>(selection.num_generated_of(row) +
                                             length - 1),
           .purpose = purpose};
       result->selections[i].candidates[end - 1].token =
-          DrawFrom(reference::VerifyPositionOf(
-                       target, &draft, selection.drafts[row][length - 1])
+          DrawFrom(reference::VerifyPositionOf(target, &draft,
+                                               drafts.tokens[row][length - 1])
                        .Recovery(),
                    Uniform(key, 0));
     }

@@ -85,14 +85,15 @@ class SteadyRequests {
   static StepResult AnswerTo(const StepPlan& plan) {
     StepResult result;
     for (const PlanSelection& selection : plan.selections) {
-      const bool draws = selection.params->kind == SelectionKind::kDraws;
-      const int count = draws ? static_cast<int>(selection.samples.size())
-                              : selection.num_candidates;
-      result.selections.push_back(
-          Candidates(selection.request, draws, selection.num_rows, count));
+      const DrawSelection* const draws = selection.as_draws();
+      const int count = draws != nullptr
+                            ? static_cast<int>(draws->samples.size())
+                            : selection.num_candidates();
+      result.selections.push_back(Candidates(
+          selection.request, draws != nullptr, selection.num_rows, count));
     }
     for (const GroupContinuation& continuation : plan.continuations) {
-      const bool draws = continuation.params->kind == SelectionKind::kDraws;
+      const bool draws = continuation.kind == SelectionKind::kDraws;
       const int num_rows = static_cast<int>(continuation.tail_pages.size());
       result.selections.push_back(
           Candidates(continuation.request, draws, num_rows,

@@ -270,7 +270,7 @@ TEST(AllowedSearchTest, GroupsNeedNoMoreThanTheirWorstCase) {
   PlanSelection selection;
   strategy.DescribeSelection(&selection);
   EXPECT_EQ(selection.num_rows, 4);
-  EXPECT_LE(selection.num_rows * selection.num_candidates,
+  EXPECT_LE(selection.num_rows * selection.num_candidates(),
             MaxCandidates(PreparedRequest(request), kManyTokens));
 }
 

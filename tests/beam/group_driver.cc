@@ -155,8 +155,8 @@ absl::Status GroupDriver::CheckWrittenOut(const StepPlan& plan) const {
 absl::Status GroupDriver::CheckAsked(const StepPlan& plan) const {
   for (const PlanSelection& selection : plan.selections) {
     const int64_t most = groups_[selection.request.value].max_asked;
-    if (selection.num_candidates <= most) continue;
-    return Internal("a selection of ", selection.num_candidates,
+    if (selection.num_candidates() <= most) continue;
+    return Internal("a selection of ", selection.num_candidates(),
                     " candidates, at most ", most, " are asked for");
   }
   return absl::OkStatus();

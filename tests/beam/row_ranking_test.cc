@@ -104,10 +104,15 @@ StepInputs InputsOf(const DecodeStrategy& strategy, const Request& request,
   return asked;
 }
 
+// Makes the selection need all candidates of each row.
+void KeepAll(PlanSelection* selection) {
+  selection->Choose<RowSelection>().ranking = KeepEachRow{};
+}
+
 // All candidates of a selection, by row.
 std::vector<std::vector<Candidate>> CandidatesOfRows(const StepInputs& asked) {
   PlanSelection selection = asked.selection;
-  selection.ranking = {};
+  KeepAll(&selection);
   std::vector<std::vector<Candidate>> rows(selection.num_rows);
   for (const Candidate& candidate :
        AnswerAsTheEngine(std::move(selection), asked.logits).candidates) {
@@ -133,7 +138,7 @@ Outcome RunSearch(const AnySearch& search, bool ranks) {
   Outcome outcome;
   while (!strategy->done()) {
     StepInputs asked = InputsOf(*strategy, request, model);
-    if (!ranks) asked.selection.ranking = {};
+    if (!ranks) KeepAll(&asked.selection);
     const SelectionResult answer =
         AnswerAsTheEngine(asked.selection, asked.logits);
     if (ranks) {

@@ -45,7 +45,7 @@ std::vector<RankedCandidate> Drawn(
   std::vector<RankedCandidate> drawn;
   MakeCandidateOrder(params)->Rank(
       AnswerAsTheEngine(selection, rows).candidates, selection.num_generated,
-      selection.num_candidates, &drawn);
+      selection.num_candidates(), &drawn);
   return drawn;
 }
 
@@ -57,7 +57,7 @@ TEST(SampledBeamsTest, CandidatesAreDrawnInTurnFromAllBeamsTogether) {
                                                 {1, 1.5f, -2, 0.25f}};
   PlanSelection selection;
   selection.num_rows = 2;
-  selection.num_candidates = 4;
+  selection.choice = RowSelection{.num_candidates = 4, .gumbel_top_k = true};
   selection.num_generated = 3;
   selection.cum_log_probs = {-2, -1.5f};
   constexpr int kNumCells = 2 * kVocabSize;

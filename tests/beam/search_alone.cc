@@ -62,10 +62,10 @@ SmallVector<Candidate> SelectBySort(
 SmallVector<Candidate> AnswerBySort(
     const PlanSelection& selection,
     const std::vector<std::vector<float>>& log_probs) {
+  const bool draws = selection.kind() == SelectionKind::kDraws;
   SmallVector<Candidate> candidates = SelectBySort(
-      log_probs, selection.cum_log_probs, selection.num_candidates);
-  if (!selection.samples.empty() && selection.num_rows > 0 &&
-      candidates.empty()) {
+      log_probs, selection.cum_log_probs, selection.num_candidates());
+  if (draws && selection.num_rows > 0 && candidates.empty()) {
     candidates.push_back({.token = kNoToken});
   }
   return candidates;
@@ -103,11 +103,11 @@ LogitsModel ToyLogitsModel(const ToyModelOptions& options) {
 }
 
 bool IsPlain(const PlanSelection& selection) {
-  const SelectionParams& params = *selection.params;
-  const bool is_greedy = params.kind == SelectionKind::kDraws &&
-                         params.sampling.greedy() &&
-                         selection.samples.size() == 1;
-  return (params.kind == SelectionKind::kBeams || is_greedy) &&
+  const DrawSelection* const draws = selection.as_draws();
+  const bool is_greedy = draws != nullptr &&
+                         selection.params->sampling.greedy() &&
+                         draws->samples.size() == 1;
+  return (selection.kind() == SelectionKind::kBeams || is_greedy) &&
          selection.allowed.empty();
 }
 

@@ -93,7 +93,7 @@ TEST_F(SequenceGroupTest, APromptIsFedInChunksAndItsLastTokenSelects) {
   ASSERT_THAT(plan.selections, SizeIs(1));
   EXPECT_EQ(plan.selections[0].request, RequestId{7});
   EXPECT_EQ(plan.selections[0].num_rows, 1);
-  EXPECT_EQ(plan.selections[0].num_candidates, 4);
+  EXPECT_EQ(plan.selections[0].num_candidates(), 4);
 }
 
 TEST_F(SequenceGroupTest, RowsFollowWhatThePlanAlreadyHas) {

@@ -26,14 +26,21 @@ constexpr int kNumAnswerTokens = 10;
 PlanSelection SelectionOf(SelectionKind kind, bool gumbel_top_k = false,
                           int num_logprobs = -1) {
   SelectionParams params;
-  params.kind = kind;
-  params.gumbel_top_k = gumbel_top_k;
   params.num_logprobs = num_logprobs;
   PlanSelection asked;
   asked.num_rows = 2;
-  asked.num_candidates = 3;
   asked.cum_log_probs = {-1, -2};
-  if (kind == SelectionKind::kDraws) asked.samples = {0, 3};
+  switch (kind) {
+    case SelectionKind::kBeams:
+      asked.choice = BeamSelection{.num_candidates = 3};
+      break;
+    case SelectionKind::kRows:
+      asked.choice =
+          RowSelection{.num_candidates = 3, .gumbel_top_k = gumbel_top_k};
+      break;
+    case SelectionKind::kDraws:
+      asked.choice = DrawSelection{.samples = {0, 3}};
+  }
   asked.params = std::make_shared<const SelectionParams>(std::move(params));
   return asked;
 }
@@ -164,8 +171,8 @@ PlanSelection AskedWithPaths(int num_logprobs = -1) {
   PlanSelection asked = SelectionOf(SelectionKind::kBeams, false, num_logprobs);
   asked.num_slots = 2;
   asked.eos_token_ids = {9};
-  asked.ranks = {0, 0, 1};
-  asked.drafts = {{5, 6}, {5, 7}, {4}};
+  asked.Choose<BeamSelection>().paths = {.ranks = {0, 0, 1},
+                                         .drafts = {{5, 6}, {5, 7}, {4}}};
   return asked;
 }
 

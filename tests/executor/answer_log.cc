@@ -6,13 +6,11 @@ void AnswerLog::Execute(StepPlan plan, Done done) {
   {
     const std::lock_guard lock(mutex_);
     for (const PlanSelection& selection : plan.selections) {
-      if (selection.params->kind != SelectionKind::kBeams ||
-          selection.ranking.num_first == 0) {
-        continue;
-      }
+      const BeamSelection* const beams = selection.as_beams();
+      if (beams == nullptr || beams->num_kept == 0) continue;
       rankings_[selection.request] = {
-          selection.num_candidates,
-          selection.ranking.num_first,
+          beams->num_candidates,
+          beams->num_kept,
           {selection.eos_token_ids.begin(), selection.eos_token_ids.end()}};
     }
   }

@@ -1,7 +1,7 @@
 // AnswerLog: an executor that remembers what another one answers: each
 // request's candidates, step by step, also of steps that are decided together
 // because drafts were verified. What may be left out of a step of beams is
-// (RowRanking::num_first), whether the executor does so or not.
+// (BeamSelection::num_kept), whether the executor does so or not.
 //
 // Thread safety: as StepExecutor; Take when no plan runs.
 #pragma once

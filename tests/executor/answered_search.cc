@@ -5,8 +5,10 @@
 #include <limits>
 #include <map>
 #include <set>
+#include <span>
 #include <tuple>
 #include <utility>
+#include <variant>
 
 #include "base/status.h"
 #include "beam/strategy/make_strategy.h"
@@ -32,6 +34,28 @@ std::string Describe(const Candidate& candidate) {
                 ", score ", candidate.cum_log_prob);
 }
 
+// Returns the ranking of all rows together; null if there is none.
+const KeepInAll* InAllOf(const PlanSelection& selection) {
+  const RowSelection* const rows = selection.as_rows();
+  return rows == nullptr ? nullptr : std::get_if<KeepInAll>(&rows->ranking);
+}
+
+// Returns the number of candidates that are kept in all rows; 0: all.
+int NumFirst(const PlanSelection& selection) {
+  if (const BeamSelection* beams = selection.as_beams()) {
+    return beams->num_kept;
+  }
+  const KeepInAll* const in_all = InAllOf(selection);
+  return in_all == nullptr ? 0 : in_all->count;
+}
+
+// Returns the maxima that the sums of rows are shifted to; or none.
+std::span<const double> MaximaOf(const PlanSelection& selection) {
+  const KeepInAll* const in_all = InAllOf(selection);
+  if (in_all == nullptr) return {};
+  return in_all->maxima;
+}
+
 // Checks that candidates of only one of two runs rank last.
 class OnlyInOne {
  public:
@@ -42,10 +66,15 @@ class OnlyInOne {
 
   // The first that does not, else "".
   std::string Judge(const std::vector<Candidate>& candidates) const {
-    const RowRanking& ranking = has_.selection(step_).ranking;
-    if (!ranking.groups.empty()) return JudgeDiverse(candidates);
-    if (ranking.num_first == 0) return JudgeRows(candidates);
-    const double last = LastOfTheFirst(ranking.num_first);
+    const PlanSelection& selection = has_.selection(step_);
+    const RowSelection* const rows = selection.as_rows();
+    if (rows != nullptr &&
+        std::holds_alternative<KeepEachBlock>(rows->ranking)) {
+      return JudgeDiverse(candidates, std::get<KeepEachBlock>(rows->ranking));
+    }
+    const int num_first = NumFirst(selection);
+    if (num_first == 0) return JudgeRows(candidates);
+    const double last = LastOfTheFirst(num_first);
     for (const Candidate& candidate : candidates) {
       const double sum = LeastSum(candidate);
       if (sum <= last) continue;
@@ -80,7 +109,7 @@ class OnlyInOne {
       ++num_candidates;
     }
     const bool is_full =
-        num_candidates == lacks_.selection(step_).num_candidates;
+        num_candidates == lacks_.selection(step_).num_candidates();
     return is_full ? last : kNone;
   }
 
@@ -103,53 +132,55 @@ class OnlyInOne {
     const double least = candidate.cum_log_prob -
                          tolerance_.Of(candidate.cum_log_prob) +
                          Gumbel(key, candidate.token);
-    if (selection.ranking.parent_sums.empty()) return least;
-    const double parent = selection.ranking.parent_sums[candidate.beam];
+    const std::span<const double> maxima = MaximaOf(selection);
+    if (maxima.empty()) return least;
+    const double parent = maxima[candidate.beam];
     const double maximum = lacks_.MaximumOf(step_, candidate.beam);
     return least < maximum ? ShiftToMaximum(least, maximum, parent) : parent;
   }
 
   // Group by group, until one has chosen other tokens, by which those of later
   // groups are lowered.
-  std::string JudgeDiverse(const std::vector<Candidate>& candidates) const {
-    const RowRanking& ranking = has_.selection(step_).ranking;
+  std::string JudgeDiverse(const std::vector<Candidate>& candidates,
+                           const KeepEachBlock& kept) const {
     TokenChoices choices, other_choices;
-    for (const RowRanking::Group& group : ranking.groups) {
+    for (const RowBlock& block : kept.blocks) {
       if (choices != other_choices) return "";
-      const auto best = BestOf(has_, group, choices);
-      const auto others = BestOf(lacks_, group, choices);
+      const auto best = BestOf(has_, block, kept, choices);
+      const auto others = BestOf(lacks_, block, kept, choices);
       for (const PenalisedCandidate& ranked : best) {
         const Candidate& candidate = has_.candidates(step_)[ranked.idx];
         if (!std::ranges::binary_search(candidates, candidate, ComesFirst)) {
           continue;
         }
         const double score = ranked.candidate.cum_log_prob;
-        const double last = std::ssize(others) < group.num_candidates
+        const double last = std::ssize(others) < block.count
                                 ? kNone
                                 : others.back().candidate.cum_log_prob;
         if (score - tolerance_.Of(candidate.cum_log_prob) <= last) continue;
         return Concat(Describe(candidate), ": it is in one run alone, for ",
                       score, ", the last of the other ", last);
       }
-      Choose(best, &choices);
-      Choose(others, &other_choices);
+      Choose(best, kept, &choices);
+      Choose(others, kept, &other_choices);
     }
     return "";
   }
 
   std::vector<PenalisedCandidate> BestOf(const AnsweredSearch& search,
-                                         const RowRanking::Group& group,
+                                         const RowBlock& block,
+                                         const KeepEachBlock& kept,
                                          const TokenChoices& choices) const {
-    return BestPenalised(search.candidates(step_), group, choices,
-                         search.selection(step_).ranking.diversity_penalty);
+    return BestPenalised(search.candidates(step_), block, choices,
+                         kept.penalty);
   }
 
   void Choose(const std::vector<PenalisedCandidate>& best,
-              TokenChoices* choices) const {
+              const KeepEachBlock& kept, TokenChoices* choices) const {
     const PlanSelection& selection = has_.selection(step_);
     int num_chosen = 0;
     for (const auto& [candidate, idx] : best) {
-      if (num_chosen == selection.ranking.group_size) return;
+      if (num_chosen == kept.num_chosen) return;
       if (std::ranges::binary_search(selection.eos_token_ids,
                                      candidate.token)) {
         continue;
@@ -262,7 +293,7 @@ void AnsweredSearch::AddSums(const std::vector<Candidate>& candidates,
     maximum = std::max(maximum, sum);
     step->sums.push_back(sum);
   }
-  const std::vector<double>& parents = selection.ranking.parent_sums;
+  const std::span<const double> parents = MaximaOf(selection);
   if (parents.empty()) return;
   for (size_t i = 0; i < candidates.size(); ++i) {
     const int row = candidates[i].beam;

@@ -9,6 +9,7 @@
 #include <functional>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "beam/strategy/make_strategy.h"
@@ -360,7 +361,8 @@ AnsweredRequest RunOfTwoChildren(const PreparedRequest& request,
                                    std::vector<Candidate>* candidates) {
     if (step != 3) return;
     std::erase_if(*candidates, [](const Candidate& c) { return c.beam == 0; });
-    const double sum = selection.ranking.parent_sums[0] - 12;
+    const double sum =
+        std::get<KeepInAll>(selection.as_rows()->ranking).maxima[0] - 12;
     const auto child = [&](TokenId token, double below) {
       return Candidate{.beam = 0,
                        .token = token,

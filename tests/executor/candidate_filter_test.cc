@@ -11,6 +11,8 @@
 #include <numeric>
 #include <random>
 #include <tuple>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "kernels/gumbel_topk/gumbel_topk.h"
@@ -26,25 +28,24 @@ class AnyGumbelRows {
  public:
   explicit AnyGumbelRows(int seed) : random_(seed) {
     auto params = std::make_shared<SelectionParams>();
-    params->kind = SelectionKind::kRows;
-    params->gumbel_top_k = true;
     params->sampling.seed = seed;
     selection.params = params;
     selection.num_rows = 1 + Below(12);
-    selection.num_candidates = 1 + Below(40);
+    const int num_candidates = 1 + Below(40);
     selection.num_generated = Below(5);
-    selection.ranking.num_first = 1 + Below(2 * selection.num_candidates);
+    KeepInAll kept = {.count = 1 + Below(2 * num_candidates)};
+    selection.choice =
+        RowSelection{.num_candidates = num_candidates, .gumbel_top_k = true};
     // The larger sums are, the more often rounding turns their order around.
     const float scale = std::pow(10.0f, static_cast<float>(Below(8)));
     const bool shifts = Below(2) == 0;
     for (int row = 0; row < selection.num_rows; ++row) {
       const float cum = -scale - static_cast<float>(Below(3));
       selection.cum_log_probs.push_back(cum);
-      if (shifts) {
-        selection.ranking.parent_sums.push_back(cum + 0.1 * Below(50));
-      }
+      if (shifts) kept.maxima.push_back(cum + 0.1 * Below(50));
       rows.push_back(AnyRow(row, cum));
     }
+    selection.Choose<RowSelection>().ranking = std::move(kept);
   }
 
   PlanSelection selection;
@@ -69,7 +70,7 @@ class AnyGumbelRows {
                              [&](int i) { return sums[i]; });
     std::vector<Candidate> best;
     for (const int i : order) {
-      if (std::ssize(best) == selection.num_candidates) break;
+      if (std::ssize(best) == selection.num_candidates()) break;
       best.push_back(values[i]);
       best.back().cum_log_prob += cum;
     }
@@ -81,7 +82,7 @@ class AnyGumbelRows {
 
 std::vector<Candidate> ByFullSort(const PlanSelection& selection,
                                   const Rows& rows) {
-  const RowRanking& ranking = selection.ranking;
+  const auto& kept = std::get<KeepInAll>(selection.as_rows()->ranking);
   std::vector<std::tuple<double, int, int>> ranked;  // -sum, row, idx
   std::vector<int> highest(rows.size(), -1);
   for (int row = 0; row < std::ssize(rows); ++row) {
@@ -90,19 +91,18 @@ std::vector<Candidate> ByFullSort(const PlanSelection& selection,
              selection.num_generated, &sums);
     if (sums.empty()) continue;
     const auto maximum = std::ranges::max_element(sums);
-    if (!ranking.parent_sums.empty()) {
+    if (!kept.maxima.empty()) {
       highest[row] = static_cast<int>(maximum - sums.begin());
     }
     for (int i = 0; i < std::ssize(sums); ++i) {
-      const double sum =
-          highest[row] < 0
-              ? sums[i]
-              : ShiftToMaximum(sums[i], *maximum, ranking.parent_sums[row]);
+      const double sum = highest[row] < 0 ? sums[i]
+                                          : ShiftToMaximum(sums[i], *maximum,
+                                                           kept.maxima[row]);
       ranked.push_back({-sum, row, i});
     }
   }
   std::ranges::sort(ranked);
-  if (std::ssize(ranked) > ranking.num_first) ranked.resize(ranking.num_first);
+  if (std::ssize(ranked) > kept.count) ranked.resize(kept.count);
   std::vector<std::tuple<int, int>> taken;
   for (const auto& [sum, row, idx] : ranked) {
     taken.push_back({row, idx});
@@ -141,7 +141,7 @@ TEST(CandidateFilterTest, RowsThatAreNoNumbersStay) {
   AnyGumbelRows group(3);
   group.selection.num_rows = 3;
   group.selection.cum_log_probs = {-1, -2, -3};
-  group.selection.ranking = {.num_first = 1, .parent_sums = {}};
+  group.selection.Choose<RowSelection>().ranking = KeepInAll{.count = 1};
   const Rows rows = {
       {{0, 5, -1}, {0, 6, -90}},
       {{1, -2, 0}},

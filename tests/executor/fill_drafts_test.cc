@@ -23,7 +23,6 @@ constexpr int kFillPageSize = 4;
 
 std::shared_ptr<const SelectionParams> ParamsOf(VerifyMode mode) {
   auto params = std::make_shared<SelectionParams>();
-  params->kind = SelectionKind::kDraws;
   params->verify_mode = mode;
   return params;
 }
@@ -86,7 +85,11 @@ class DraftedPlans {
     PlanSelection asked = {.request = RequestId{request}, .params = params};
     asked.num_rows = num_rows;
     asked.eos_token_ids = {0};
+    std::vector<std::vector<TokenId>>& planned_drafts =
+        asked.Choose<DrawSelection>().drafts.tokens;
     PlanSelection known = asked;
+    std::vector<std::vector<TokenId>>& known_drafts =
+        known.Choose<DrawSelection>().drafts.tokens;
     asked.first_logits = planned.num_logits;
     known.first_logits = written.num_logits;
     for (int rank = 0; rank < num_rows; ++rank) {
@@ -99,7 +102,7 @@ class DraftedPlans {
           .selection = static_cast<int>(planned.selections.size()),
           .rank = rank};
       AddRow(position, tokens, 1 + count, &planned);
-      asked.drafts.emplace_back(count);
+      planned_drafts.emplace_back(count);
       std::vector<TokenId> draft(count == 0 ? 0 : Below(count + 1));
       for (TokenId& token : draft) token = 1 + Below(9);
       if (count > 0) {
@@ -113,7 +116,7 @@ class DraftedPlans {
       tokens.resize(1);
       tokens.insert(tokens.end(), draft.begin(), draft.end());
       AddRow(position, tokens, static_cast<int>(tokens.size()), &written);
-      known.drafts.push_back(std::move(draft));
+      known_drafts.push_back(std::move(draft));
     }
     planned.selections.push_back(std::move(asked));
     written.selections.push_back(std::move(known));
@@ -143,8 +146,10 @@ TEST(FillDraftsTest, ThePlanIsThatOfKnownDrafts) {
     for (size_t i = 0; i < filled.selections.size(); ++i) {
       EXPECT_EQ(filled.selections[i].first_logits,
                 written.selections[i].first_logits);
-      EXPECT_EQ(filled.selections[i].drafts, written.selections[i].drafts);
-      EXPECT_THAT(filled.selections[i].draft_logits, IsEmpty());
+      const SampleDrafts& verified = filled.selections[i].as_draws()->drafts;
+      EXPECT_EQ(verified.tokens,
+                written.selections[i].as_draws()->drafts.tokens);
+      EXPECT_THAT(verified.logits, IsEmpty());
     }
     for (size_t i = 0; i < filled.scorings.size(); ++i) {
       EXPECT_EQ(filled.scorings[i].first_logits,
@@ -167,7 +172,7 @@ TEST(FillDraftsTest, DraftsEndWithTheirSequences) {
                                .params = ParamsOf(mode)};
     selection.num_rows = 1;
     selection.eos_token_ids = {2, 9};
-    selection.drafts = {{0, 0, 0}};
+    selection.Choose<DrawSelection>().drafts.tokens = {{0, 0, 0}};
     plan.drafting.push_back({.request = RequestId{1},
                              .prompt = nullptr,
                              .num_tokens = 3,
@@ -177,18 +182,18 @@ TEST(FillDraftsTest, DraftsEndWithTheirSequences) {
     std::vector<DraftedTokens> drafts = {{.tokens = {3, 9, 4}}};
     drafts[0].logits = DraftLogits(std::vector<float>(3 * 10));
     FillDrafts(kFillPageSize, drafts, &plan);
-    const PlanSelection& filled = plan.selections[0];
+    const SampleDrafts& filled = plan.selections[0].as_draws()->drafts;
     if (mode == VerifyMode::kRejection) {
       EXPECT_THAT(plan.tokens, ElementsAre(5, 3, 9));
       EXPECT_THAT(drafts[0].tokens, ElementsAre(3, 9));
       EXPECT_EQ(drafts[0].logits.size(), 20u);
-      ASSERT_EQ(filled.draft_logits.size(), 1u);
-      EXPECT_EQ(filled.draft_logits[0].size(), 20u);
+      ASSERT_EQ(filled.logits.size(), 1u);
+      EXPECT_EQ(filled.logits[0].size(), 20u);
     } else {
       EXPECT_THAT(plan.tokens, ElementsAre(5, 3));
       EXPECT_THAT(drafts[0].tokens, ElementsAre(3));
     }
-    EXPECT_EQ(filled.drafts[0], drafts[0].tokens);
+    EXPECT_EQ(filled.tokens[0], drafts[0].tokens);
   }
 }
 

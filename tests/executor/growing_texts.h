@@ -72,7 +72,6 @@ class GrowingTexts {
   }
   std::shared_ptr<const SelectionParams> AnyParams() {
     auto params = std::make_shared<SelectionParams>();
-    params->kind = SelectionKind::kDraws;
     params->verify_mode =
         Below(2) == 0 ? VerifyMode::kRejection : VerifyMode::kCoupled;
     params->sampling.temperature = Below(3) == 0 ? 0.0f : 1.5f;

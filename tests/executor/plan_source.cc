@@ -82,7 +82,8 @@ void PlanSource::Continue(const PlanSelection& selection) {
       {.request = selection.request,
        .position = group.position,
        .tail_pages = group.tails,
-       .num_candidates = selection.num_candidates,
+       .kind = selection.kind(),
+       .num_candidates = selection.num_candidates(),
        .num_generated = selection.num_generated + group.num_steps,
        .params = selection.params});
 }

@@ -53,7 +53,6 @@ class AnyDraftedPlan {
 
   std::shared_ptr<const SelectionParams> AnyParams() {
     auto params = std::make_shared<SelectionParams>();
-    params->kind = SelectionKind::kDraws;
     params->verify_mode = VerifyMode::kCoupled;
     params->domain = ScoreDomain::kLogits;
     params->sampling.seed = random_();
@@ -79,17 +78,17 @@ class AnyDraftedPlan {
     selection.params = AnyParams();
     selection.num_rows = 1 + Below(4);
     selection.num_slots = selection.num_rows;
-    selection.num_candidates = 1;
     selection.num_generated = 1 + Below(9);
+    DrawSelection& draws = selection.Choose<DrawSelection>();
     const bool differs = Below(2) == 0;
     const bool has_drafts = Below(4) > 0;
     const bool is_restricted = Below(4) == 0;
     for (int row = 0; row < selection.num_rows; ++row) {
-      selection.samples.push_back(2 * row + Below(2));
+      draws.samples.push_back(2 * row + Below(2));
       selection.slots.push_back(row);
       selection.cum_log_probs.push_back(-0.3f * Below(40));
-      if (differs) selection.row_num_generated.push_back(1 + Below(9));
-      if (has_drafts) selection.drafts.push_back(AnyTokens(Below(6)));
+      if (differs) draws.row_num_generated.push_back(1 + Below(9));
+      if (has_drafts) draws.drafts.tokens.push_back(AnyTokens(Below(6)));
     }
     if (selection.params->processors.needs_history()) {
       for (int row = 0; row < selection.num_rows; ++row) {
@@ -118,11 +117,12 @@ class AnyDraftedPlan {
     for (int i = 0; i < 5; ++i) {
       const std::vector<SelectionResult> answers = Select(plan);
       for (size_t s = 0; s < answers.size(); ++s) {
-        PlanSelection& selection = plan.selections.Edit(s);
+        std::vector<std::vector<TokenId>>& drafts =
+            plan.selections.Edit(s).Choose<DrawSelection>().drafts.tokens;
         size_t first = 0;
-        for (size_t row = 0; row < selection.drafts.size(); ++row) {
+        for (size_t row = 0; row < drafts.size(); ++row) {
           const size_t last = answers[s].num_tokens[row] - 1;
-          std::vector<TokenId>& draft = selection.drafts[row];
+          std::vector<TokenId>& draft = drafts[row];
           const TokenId token = answers[s].candidates[first + last].token;
           if (last < draft.size() && token >= 0 && Below(4) > 0) {
             draft[last] = token;
@@ -144,11 +144,10 @@ PlanSelection PlainSelection(const PlanSelection& selection,
   plain.first_logits =
       selection.FirstLogits()[logits_row.row] + logits_row.draft_idx;
   plain.num_rows = 1;
-  plain.num_candidates = 1;
   plain.num_generated = logits_row.num_generated;
   plain.cum_log_probs = {0};
   plain.params = selection.params;
-  plain.samples = {logits_row.sample};
+  plain.choice = DrawSelection{.samples = {logits_row.sample}};
   plain.slots = {0};
   if (!selection.histories.empty()) {
     plain.histories = {
@@ -191,9 +190,9 @@ TEST(SelectionRowsTest, DrawWhatVerificationOnTheHostGives) {
       EXPECT_EQ(actual.candidates, expected[s].candidates);
       EXPECT_EQ(actual.logprobs, expected[s].logprobs);
       EXPECT_FALSE(actual.has_unverified_drafts);
-      for (size_t row = 0; row < selection.drafts.size(); ++row) {
+      for (size_t row = 0; row < selection.drafts().size(); ++row) {
         num_accepted += actual.num_tokens[row] - 1;
-        num_rejected += static_cast<int>(selection.drafts[row].size()) + 1 -
+        num_rejected += static_cast<int>(selection.drafts()[row].size()) + 1 -
                         actual.num_tokens[row];
       }
     }
@@ -206,13 +205,12 @@ TEST(SelectionRowsTest, DrawWhatVerificationOnTheHostGives) {
 TEST(SelectionRowsTest, RunsEndWhereVerificationDid) {
   PlanSelection selection;
   auto params = std::make_shared<SelectionParams>();
-  params->kind = SelectionKind::kDraws;
   params->verify_mode = VerifyMode::kRejection;
   selection.params = params;
   selection.num_rows = 2;
-  selection.samples = {0, 1};
   selection.cum_log_probs = {-1, -2};
-  selection.drafts = {{5, 6, 7}, {8}};
+  selection.choice =
+      DrawSelection{.samples = {0, 1}, .drafts = {.tokens = {{5, 6, 7}, {8}}}};
   EXPECT_TRUE(IsByRejection(selection));
   EXPECT_FALSE(HasDraftRows(selection));
   const std::vector<SelectionRow> logits_rows = SelectionRowsOf(selection);
@@ -237,9 +235,9 @@ TEST(SelectionRowsTest, WithoutVerificationRunsHaveTheFirstTokenAlone) {
       const SelectionResult actual = SelectByRow(drafted, selection, false);
       ASSERT_EQ(std::ssize(actual.candidates), selection.num_rows);
       EXPECT_EQ(actual.num_tokens,
-                std::vector<int>(selection.drafts.size(), 1));
+                std::vector<int>(selection.drafts().size(), 1));
       EXPECT_EQ(actual.has_unverified_drafts,
-                std::ranges::any_of(selection.drafts, [](const auto& draft) {
+                std::ranges::any_of(selection.drafts(), [](const auto& draft) {
                   return !draft.empty();
                 }));
       size_t first = 0;
@@ -254,17 +252,17 @@ TEST(SelectionRowsTest, WithoutVerificationRunsHaveTheFirstTokenAlone) {
 TEST(SelectionRowsTest, ARowHasWhatItsDraftsAddToTheText) {
   PlanSelection selection;
   auto params = std::make_shared<SelectionParams>();
-  params->kind = SelectionKind::kDraws;
   params->processors.frequency_penalty = 1;
   params->processors.logit_bias = {{.token = 3, .bias = 1}};
   selection.params = params;
   selection.num_rows = 1;
-  selection.samples = {7};
+  DrawSelection& draws = selection.Choose<DrawSelection>();
+  draws.samples = {7};
   selection.cum_log_probs = {-1};
   selection.num_generated = 2;
   EXPECT_FALSE(HasDifferentRows(selection));
   selection.histories = {{5, 6}};
-  selection.drafts = {{8, 9}};
+  draws.drafts.tokens = {{8, 9}};
   EXPECT_TRUE(HasDifferentRows(selection));
   const std::vector<SelectionRow> logits_rows = SelectionRowsOf(selection);
   ASSERT_EQ(logits_rows.size(), 3u);
@@ -290,16 +288,16 @@ TEST(SelectionRowsTest, RowsOfLogitsBeginBehindTheDraftsOfThoseBefore) {
   selection.num_rows = 3;
   EXPECT_THAT(selection.FirstLogits(), ElementsAre(5, 6, 7, 8));
   EXPECT_EQ(selection.num_logits(), 3);
-  selection.drafts = {{1, 2}, {}, {3}};
+  selection.Choose<DrawSelection>().drafts.tokens = {{1, 2}, {}, {3}};
   EXPECT_THAT(selection.FirstLogits(), ElementsAre(5, 8, 9, 11));
   EXPECT_EQ(selection.num_logits(), 6);
   // Beams have a row for each path.
   selection.num_rows = 2;
-  selection.ranks = {0, 0, 1};
+  selection.Choose<BeamSelection>().paths = {.ranks = {0, 0, 1},
+                                             .drafts = {{1, 2}, {}, {3}}};
   EXPECT_THAT(selection.FirstLogits(), ElementsAre(5, 8, 9, 11));
   selection.num_rows = 0;
-  selection.ranks.clear();
-  selection.drafts.clear();
+  selection.Choose<BeamSelection>().paths = {};
   EXPECT_THAT(selection.FirstLogits(), ElementsAre(5));
   EXPECT_EQ(selection.num_logits(), 0);
 }

@@ -65,8 +65,8 @@ class Arrays {
 // As many groups of as many slots.
 class Step {
  public:
-  Step(int num_groups, int num_slots, SelectionKind kind) : slots_(num_slots) {
-    params_.kind = kind;
+  Step(int num_groups, int num_slots, SelectionKind kind)
+      : kind_(kind), slots_(num_slots) {
     params_.edits = std::make_shared<const ScoreEdits>(params_.processors);
     std::iota(slots_.begin(), slots_.end(), 0);
     for (int i = 0; i < num_groups; ++i) {
@@ -78,7 +78,8 @@ class Step {
     }
   }
   void AddTo(CudaInputBatch* batch) const {
-    const CudaGroupRequest request = {.num_candidates = 2 * num_slots(),
+    const CudaGroupRequest request = {.kind = kind_,
+                                      .num_candidates = 2 * num_slots(),
                                       .num_generated = 9,
                                       .params = &params_,
                                       .slots = slots_};
@@ -90,6 +91,7 @@ class Step {
  private:
   int num_slots() const { return static_cast<int>(slots_.size()); }
 
+  const SelectionKind kind_;
   SelectionParams params_;
   std::vector<int> slots_;
   std::vector<CudaGroup> groups_;

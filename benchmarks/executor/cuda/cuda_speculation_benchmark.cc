@@ -297,7 +297,6 @@ double DraftStepSeconds(DraftSampler& sampler, int num_requests, int position,
                         bool by_rejection) {
   const auto time_of = [&](int num_tokens) {
     auto params = std::make_shared<SelectionParams>();
-    params->kind = SelectionKind::kDraws;
     params->verify_mode =
         by_rejection ? VerifyMode::kRejection : VerifyMode::kCoupled;
     const int num_pages = static_cast<int>(NumPages(position + 16, kPageSize));

@@ -46,7 +46,6 @@ StepPlan MakePlan(const DecodeCase& c, int num_drafts) {
   static const auto* const greedy =
       new std::shared_ptr<const SelectionParams>([] {
         SelectionParams params;
-        params.kind = SelectionKind::kDraws;
         params.verify_mode = VerifyMode::kCoupled;
         params.domain = ScoreDomain::kLogits;
         params.sampling.temperature = 0;
@@ -63,13 +62,13 @@ StepPlan MakePlan(const DecodeCase& c, int num_drafts) {
     selection.first_logits = plan.num_logits;
     selection.num_rows = c.num_beams;
     selection.num_slots = c.num_beams;
-    selection.num_candidates = c.num_beams;
     selection.num_generated = 1;
     selection.params = *greedy;
+    DrawSelection& draws = selection.Choose<DrawSelection>();
     const int first_page = std::exchange(next_page, next_page + num_shared);
     for (int sample = 0; sample < c.num_beams; ++sample) {
       selection.cum_log_probs.push_back(0);
-      selection.samples.push_back(sample);
+      draws.samples.push_back(sample);
       selection.slots.push_back(sample);
       plan.rows.push_back({.first_token = static_cast<int>(plan.tokens.size()),
                            .num_tokens = num_tokens,
@@ -88,8 +87,8 @@ StepPlan MakePlan(const DecodeCase& c, int num_drafts) {
       }
       plan.page_indptr.push_back(static_cast<int>(plan.page_indices.size()));
       if (num_drafts > 0) {
-        selection.drafts.emplace_back(plan.tokens.end() - num_drafts,
-                                      plan.tokens.end());
+        draws.drafts.tokens.emplace_back(plan.tokens.end() - num_drafts,
+                                         plan.tokens.end());
       }
     }
     plan.selections.push_back(std::move(selection));

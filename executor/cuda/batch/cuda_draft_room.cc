@@ -63,20 +63,21 @@ CudaDraftRoom::Needs CudaDraftRoom::NeedsOf(const PlanSelection& selection,
 CudaDraftRoom::Needs CudaDraftRoom::NeedsOfPaths(const PlanSelection& selection,
                                                  bool of_drafts) const {
   Needs plain = {.num_logits_rows = selection.num_rows,
-                 .num_candidates = selection.num_candidates};
+                 .num_candidates = selection.num_candidates()};
   Needs all;
   int num_beams = 0;
-  for (size_t path = 0; path < selection.ranks.size(); ++path) {
-    const int rank = selection.ranks[path];
+  const PathRows& paths = selection.as_beams()->paths;
+  for (size_t path = 0; path < paths.ranks.size(); ++path) {
+    const int rank = paths.ranks[path];
     const int64_t num_history =
         selection.histories.empty() ? 0 : std::ssize(selection.histories[rank]);
     const auto num_edits_after = [&](int64_t num_drafted) {
       return MaxEditsOf(selection, num_history + num_drafted, vocab_size_);
     };
     // A row of logits after the beam, and one after each drafted token.
-    const int64_t num_drafts = std::ssize(selection.drafts[path]);
+    const int64_t num_drafts = std::ssize(paths.drafts[path]);
     all.num_logits_rows += 1 + num_drafts;
-    all.num_candidates += (1 + num_drafts) * selection.num_candidates;
+    all.num_candidates += (1 + num_drafts) * selection.num_candidates();
     for (int64_t i = 0; i <= num_drafts; ++i) {
       all.num_edits += num_edits_after(i);
     }
@@ -92,12 +93,13 @@ CudaDraftRoom::Needs CudaDraftRoom::NeedsOfPaths(const PlanSelection& selection,
 
 CudaDraftRoom::Needs CudaDraftRoom::NeedsOfDrawn(
     const PlanSelection& selection) const {
+  const SampleDrafts& drafts = selection.as_draws()->drafts;
   Needs needs;
   for (int row = 0; row < selection.num_rows; ++row) {
-    const std::vector<TokenId>& draft = selection.drafts[row];
+    const std::vector<TokenId>& draft = drafts.tokens[row];
     if (draft.empty()) continue;
     const int64_t count =
-        std::max<int64_t>(std::ssize(draft), selection.max_draft_tokens);
+        std::max<int64_t>(std::ssize(draft), drafts.max_tokens);
     const int64_t num_history =
         selection.histories.empty()
             ? 0

@@ -42,7 +42,7 @@ class CudaDraftRoom {
   // NeedsOf() for beams: without drafts, a step selects from all beams at once.
   Needs NeedsOfPaths(const PlanSelection& selection, bool of_drafts) const;
   // NeedsOf() for drafts sampled by a draft model. Every draft counts with full
-  // length, even if it ended early (PlanSelection::max_draft_tokens).
+  // length, even if it ended early (SampleDrafts::max_tokens).
   Needs NeedsOfDrawn(const PlanSelection& selection) const;
 
   const int vocab_size_;

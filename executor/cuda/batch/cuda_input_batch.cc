@@ -34,7 +34,7 @@ std::vector<CudaAnswerPart> CudaInputBatch::AddBeams(
   AddLogitsRows(group.num_slots);
   last_edits_.reset();
   std::vector<CudaAnswerPart> parts(1);
-  if (request.params->kind == SelectionKind::kRows) {
+  if (request.kind == SelectionKind::kRows) {
     // Rows are in slot order, like tokens, so their tables never change.
     std::vector<int> ranks(group.num_slots);
     for (int rank = 0; rank < group.num_slots; ++rank) {
@@ -96,7 +96,7 @@ void CudaInputBatch::AddReaders(CudaArrayReaders readers) {
 CudaAnswerPart CudaInputBatch::AddGroup(const CudaGroup& group,
                                         const CudaGroupRequest& request,
                                         const LogitsRows& logits_rows) {
-  const bool draws = request.params->kind == SelectionKind::kDraws;
+  const bool draws = request.kind == SelectionKind::kDraws;
   CudaAnswerPart part = {num_groups(), num_candidates, logits_rows.first_rank};
   const int m =
       draws ? logits_rows.num_draws
@@ -122,7 +122,7 @@ CudaAnswerPart CudaInputBatch::AddGroup(const CudaGroup& group,
   gumbel_selections.push_back(selections.back());
   gumbel_selections.back().num_candidates = 0;
   if (draws) AddDraws(group, request, logits_rows);
-  if (request.params->gumbel_top_k) AddGumbelTopK(request, logits_rows);
+  if (request.gumbel_top_k) AddGumbelTopK(request, logits_rows);
   if (request.params->num_logprobs >= 0) {
     AddReaders(CudaArrayReaders::kWithLogprobs);
     part.log_probs =
@@ -269,13 +269,13 @@ std::vector<CudaAnswerPart> CudaInputBatch::AddPromptLogitsRows(
                               cum_log_probs.end());
   const bool differ = !request.logits_rows.empty();
   std::vector<CudaAnswerPart> parts;
-  if (request.params->kind == SelectionKind::kRows) {
+  if (request.kind == SelectionKind::kRows) {
     for (int rank = 0; rank < num_new_rows; ++rank) {
       parts.push_back(AddRow(group, request, first_logits_row + rank, rank));
     }
     return parts;
   }
-  if (request.params->kind == SelectionKind::kBeams && differ) {
+  if (request.kind == SelectionKind::kBeams && differ) {
     CudaGroupRequest of_row = request;
     for (int i = 0; i < num_new_rows; ++i) {
       of_row.logits_rows = request.logits_rows.subspan(i, 1);
@@ -295,7 +295,7 @@ std::vector<CudaAnswerPart> CudaInputBatch::AddPromptLogitsRows(
        .num_slots = differ ? 0 : group.num_slots,
        .num_draws =
            differ ? num_new_rows : static_cast<int>(request.samples.size())}));
-  if (request.params->kind == SelectionKind::kDraws) {
+  if (request.kind == SelectionKind::kDraws) {
     AddPromptDraws(request, first_logits_row, num_new_rows,
                    parts[0].first_candidate);
   }

@@ -39,11 +39,13 @@ namespace espalier {
 // A group's selection from a step's logits: the common part of PlanSelection
 // and GroupContinuation.
 struct CudaGroupRequest {
+  SelectionKind kind = SelectionKind::kBeams;
   int num_candidates = 1;
+  bool gumbel_top_k = false;  // as in RowSelection
   int num_generated = 0;
   const SelectionParams* params = nullptr;  // not null
-  // As in PlanSelection, by rank; empty for continuations. If processors need
-  // histories and none are given, the device has them.
+  // As in PlanSelection and DrawSelection, by rank; empty for continuations. If
+  // processors need histories and none are given, the device has them.
   std::span<const std::vector<TokenId>> histories = {};
   std::span<const std::span<const TokenId>> allowed = {};
   std::span<const int> slots = {};

@@ -96,9 +96,8 @@ int CudaGroupInit::NumCommonPages(int limit) const {
 }
 
 int CudaGroupInit::HomeOf(int rank) const {
-  return selection_->params->kind == SelectionKind::kRows
-             ? selection_->slots[rank]
-             : rank;
+  return selection_->kind() == SelectionKind::kRows ? selection_->slots[rank]
+                                                    : rank;
 }
 
 void CudaGroupInit::PutTables(const CudaStepMemory& memory,
@@ -119,7 +118,7 @@ void CudaGroupInit::PutTables(const CudaStepMemory& memory,
 void CudaGroupInit::PutHomes(const CudaStepMemory& memory,
                              const CudaGroup& group, CudaDelta* delta) const {
   // Each row of kRows is a group of one slot, with a position of its own.
-  const bool each = selection_->params->kind == SelectionKind::kRows;
+  const bool each = selection_->kind() == SelectionKind::kRows;
   const int num_homes = each ? group.num_slots : selection_->num_rows;
   std::vector<int> slots(num_homes);
   for (int home = 0; home < num_homes; ++home) {
@@ -149,9 +148,10 @@ void CudaGroupInit::PutBeams(const CudaStepMemory& memory, int page_size,
   delta->Put<float>(state.cum_log_probs + first, cums);
   delta->Put<int>(state.sources + first, std::vector<int>(rows_.size(), -1));
   delta->Put<int>(state.tails + first, tails);
-  if (selection_->params->kind != SelectionKind::kDraws) return;
-  const std::vector<uint32_t> samples(selection_->samples.begin(),
-                                      selection_->samples.end());
+  const DrawSelection* const draws = selection_->as_draws();
+  if (draws == nullptr) return;
+  const std::vector<uint32_t> samples(draws->samples.begin(),
+                                      draws->samples.end());
   delta->Put<uint32_t>(state.samples + first, samples);
 }
 

@@ -25,19 +25,30 @@ int64_t NumRunQueries(const CudaInputBatch& batch) {
   return count;
 }
 
-template <typename Ask>  // PlanSelection or GroupContinuation
-CudaGroupRequest RequestOf(const Ask& ask) {
-  return {.num_candidates = ask.num_candidates,
-          .num_generated = ask.num_generated,
-          .params = ask.params.get()};
+bool RanksByNoise(const PlanSelection& selection) {
+  const RowSelection* const rows = selection.as_rows();
+  return rows != nullptr && rows->gumbel_top_k;
+}
+
+CudaGroupRequest RequestOf(const GroupContinuation& continuation) {
+  return {.kind = continuation.kind,
+          .num_candidates = continuation.num_candidates,
+          .num_generated = continuation.num_generated,
+          .params = continuation.params.get()};
 }
 
 CudaGroupRequest RequestOfRows(const PlanSelection& selection) {
-  CudaGroupRequest request = RequestOf(selection);
-  request.histories = selection.histories;
-  request.allowed = selection.allowed;
-  request.slots = selection.slots;
-  request.samples = selection.samples;
+  CudaGroupRequest request = {.kind = selection.kind(),
+                              .num_candidates = selection.num_candidates(),
+                              .gumbel_top_k = RanksByNoise(selection),
+                              .num_generated = selection.num_generated,
+                              .params = selection.params.get(),
+                              .histories = selection.histories,
+                              .allowed = selection.allowed,
+                              .slots = selection.slots};
+  if (const DrawSelection* draws = selection.as_draws()) {
+    request.samples = draws->samples;
+  }
   return request;
 }
 
@@ -106,7 +117,7 @@ void CudaStepBuilder::Reset(int64_t num_steps) {
 }
 
 bool CudaStepBuilder::IsRefused(const PlanSelection& selection) const {
-  return !gumbel_status_.ok() && selection.params->gumbel_top_k;
+  return !gumbel_status_.ok() && RanksByNoise(selection);
 }
 
 absl::Status CudaStepBuilder::PlaceGroups(const StepPlan& plan) {
@@ -163,7 +174,7 @@ void CudaStepBuilder::PutSource(const StepPlan& plan, int row,
 
 absl::Status CudaStepBuilder::FindContinuation(
     const GroupContinuation& continuation, size_t answer) {
-  if (continuation.params->kind == SelectionKind::kRows) {
+  if (continuation.kind == SelectionKind::kRows) {
     return InvalidArgument(
         "rows that choose by themselves cannot be continued without their "
         "last answer");
@@ -189,10 +200,9 @@ absl::Status CudaStepBuilder::LayOut(const StepPlan& plan,
     step->answers.push_back(
         {.request = selection.request,
          .has_log_probs = selection.params->num_logprobs >= 0});
-    if (selection.params->kind != SelectionKind::kRows) continue;
+    if (selection.kind() != SelectionKind::kRows) continue;
     step->answers.back().rows = &selection;
-    if (selection.params->gumbel_top_k)
-      step->answers.back().error = gumbel_status_;
+    if (RanksByNoise(selection)) step->answers.back().error = gumbel_status_;
   }
   for (const GroupContinuation& continuation : plan.continuations) {
     step->answers.push_back(
@@ -303,7 +313,9 @@ absl::Status CudaStepBuilder::LayOutPrompts(const StepPlan& plan,
 std::vector<int> CudaStepBuilder::NumAhead(const StepPlan& plan) const {
   std::vector<int> num_ahead(plan.rows.size());
   for (const Entry& entry : prompts_) {
-    const auto& before = entry.selection->verified_before;
+    const DrawSelection* const draws = entry.selection->as_draws();
+    if (draws == nullptr) continue;
+    const std::vector<PendingDraft>& before = draws->drafts.verified_before;
     for (size_t rank = 0; rank < before.size(); ++rank) {
       num_ahead[entry.rows[rank]] = before[rank].num_tokens();
     }

@@ -9,16 +9,15 @@
 namespace espalier {
 namespace {
 
-// Adds the logits that the selection's drafts were sampled from. `first_row`
-// counts from the first row of drafts.
-void AddDraftRows(const PlanSelection& selection, int first_row, int vocab_size,
+// Adds the logits that drafts were sampled from. `first_row` counts from the
+// first row of drafts.
+void AddDraftRows(const SampleDrafts& drafts, int first_row, int vocab_size,
                   CudaStep* step) {
-  for (int row = 0; row < selection.num_rows; ++row) {
-    const int num_drafts = static_cast<int>(selection.drafts[row].size());
+  for (size_t row = 0; row < drafts.tokens.size(); ++row) {
+    const int num_drafts = static_cast<int>(drafts.tokens[row].size());
     if (num_drafts == 0) continue;
     step->draft_rows.push_back(
-        {selection.draft_logits[row].First(size_t(num_drafts) * vocab_size),
-         first_row});
+        {drafts.logits[row].First(size_t(num_drafts) * vocab_size), first_row});
     first_row += num_drafts;
   }
 }
@@ -44,21 +43,19 @@ struct Places {
 // Adds the selection's parts that the device fills in: drafts that are still
 // being sampled, and starts of rows that depend on a verification.
 void AddUnknown(const CudaDifferentRows& rows, Places next, CudaStep* step) {
-  const PlanSelection& selection = *rows.selection;
-  for (int rank = 0; rank < selection.num_rows; ++rank) {
-    const int num_drafts =
-        selection.drafts.empty() ? 0 : std::ssize(selection.drafts[rank]);
+  const SampleDrafts& drafts = rows.selection->as_draws()->drafts;
+  for (int rank = 0; rank < rows.selection->num_rows; ++rank) {
+    const int num_drafts = drafts.empty() ? 0 : std::ssize(drafts.tokens[rank]);
     const int num_verified = rows.verifies ? num_drafts : 0;
-    if (!selection.pending_drafts.empty() &&
-        !selection.pending_drafts[rank].empty()) {
-      step->placed_drafts.push_back({.draft = selection.pending_drafts[rank],
+    if (!drafts.pending.empty() && !drafts.pending[rank].empty()) {
+      step->placed_drafts.push_back({.draft = drafts.pending[rank],
                                      .first_token = TokenOf(rows, rank, 1),
                                      .first_draft = next.draft,
                                      .first_candidate = next.candidate,
                                      .num_verified = num_verified});
     }
-    if (!selection.verified_before.empty()) {
-      step->unread_rows.push_back({.before = selection.verified_before[rank],
+    if (!drafts.verified_before.empty()) {
+      step->unread_rows.push_back({.before = drafts.verified_before[rank],
                                    .first_token = TokenOf(rows, rank, 0),
                                    .num_tokens = 1 + num_drafts,
                                    .first_draw = next.prompt_draw,
@@ -79,7 +76,7 @@ void AddUnknown(const CudaDifferentRows& rows, Places next, CudaStep* step) {
 void AddPlainBeams(const CudaDifferentRows& rows, CudaInputBatch* batch,
                    CudaStep::Answer* answer) {
   answer->has_unverified_drafts = true;
-  const SmallVector<int>& ranks = rows.selection->ranks;
+  const std::vector<int>& ranks = rows.selection->as_beams()->paths.ranks;
   std::vector<int> tokens;
   for (int path = 0; path < std::ssize(ranks); ++path) {
     if (ranks[path] < std::ssize(tokens)) continue;
@@ -109,10 +106,11 @@ void AddDifferentRows(const CudaDifferentRows& rows, CudaInputBatch* batch,
   if (rejects) {
     places.draft = static_cast<int>(batch->verify_drafts.size());
     places.verify_sequence = batch->verify_count[0];
-    request.drafts = selection.drafts;
+    const SampleDrafts& drafts = selection.as_draws()->drafts;
+    request.drafts = drafts.tokens;
     request.has_draft_rows = HasDraftRows(selection);
     if (request.has_draft_rows) {
-      AddDraftRows(selection, batch->verified.num_draft_rows(),
+      AddDraftRows(drafts, batch->verified.num_draft_rows(),
                    batch->shape.vocab_size, step);
     }
   }
@@ -129,7 +127,7 @@ int64_t NumDraftRows(const StepPlan& plan) {
   int64_t count = 0;
   for (const PlanSelection& selection : plan.selections) {
     if (!HasDraftRows(selection)) continue;
-    for (const auto& draft : selection.drafts) count += std::ssize(draft);
+    for (const auto& draft : selection.drafts()) count += std::ssize(draft);
   }
   return count;
 }

@@ -78,7 +78,7 @@ void RunScript(const Script& script, BeamStrategy& strategy) {
     const PlanSelection selection = Selection(strategy);
     ASSERT_EQ(selection.num_rows, step.size());
     Step(strategy, testing::SelectBySort(log_probs, selection.cum_log_probs,
-                                         selection.num_candidates));
+                                         selection.num_candidates()));
   }
 }
 
@@ -114,7 +114,7 @@ TEST(BeamStrategyTest, SelectsForEveryLiveBeamTwiceTheBeams) {
   BeamStrategy strategy(Params(3));
   PlanSelection selection = Selection(strategy);
   EXPECT_EQ(selection.num_rows, 1);
-  EXPECT_EQ(selection.num_candidates, 6);
+  EXPECT_EQ(selection.num_candidates(), 6);
   EXPECT_EQ(selection.num_generated, 0);
   EXPECT_THAT(selection.cum_log_probs, ElementsAre(0.0f));
   Step(strategy, {{0, kB, -1}, {0, kEos, -2}, {0, kA, -3}});
@@ -127,9 +127,9 @@ TEST(BeamStrategyTest, SelectsForEveryLiveBeamTwiceTheBeams) {
 TEST(BeamStrategyTest, EveryDistinctEosIdAsksForMoreCandidates) {
   GenerationParams params = Params(3);
   params.eos_token_id = {0, 3, 5, 3, 0};
-  EXPECT_EQ(Selection(BeamStrategy(params)).num_candidates, 12);
+  EXPECT_EQ(Selection(BeamStrategy(params)).num_candidates(), 12);
   params.eos_token_id = std::vector<int64_t>();
-  EXPECT_EQ(Selection(BeamStrategy(params)).num_candidates, 6);
+  EXPECT_EQ(Selection(BeamStrategy(params)).num_candidates(), 6);
 }
 
 TEST(BeamStrategyTest, TheBestThatDoNotHitLiveOnInOrder) {
@@ -336,7 +336,7 @@ TEST(BeamStrategyTest, StopIdsEndAsStopAndAskForMoreCandidates) {
   GenerationParams params = Params(2);
   params.stop_token_ids = {kC, 7};
   BeamStrategy strategy(params);
-  EXPECT_EQ(Selection(strategy).num_candidates, 8);
+  EXPECT_EQ(Selection(strategy).num_candidates(), 8);
   Step(strategy, {{0, kC, -0.5}, {0, kEos, -1.0}, {0, kB, -2}, {0, kA, -3}});
   ASSERT_EQ(strategy.Hypotheses().size(), 2);
   EXPECT_EQ(strategy.Hypotheses()[0].finish_reason, FinishReason::kStop);

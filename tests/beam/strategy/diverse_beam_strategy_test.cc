@@ -51,7 +51,7 @@ TEST(DiverseBeamStrategyTest, AsksOfEachRowWhatAGroupAndThePenalisedMayTake) {
   DiverseBeamStrategy strategy(DiverseParams(6, 3, 0.5));
   PlanSelection selection = Selection(strategy);
   EXPECT_EQ(selection.num_rows, 1);
-  EXPECT_EQ(selection.num_candidates, 2 * 2 + 4);
+  EXPECT_EQ(selection.num_candidates(), 2 * 2 + 4);
   EXPECT_THAT(selection.cum_log_probs, ElementsAre(0.0f));
   EXPECT_FALSE(strategy.supports_async_scheduling());
 }

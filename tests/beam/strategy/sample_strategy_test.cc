@@ -41,8 +41,9 @@ TEST(GreedySearchTest, AsksForOneToken) {
   PlanSelection selection;
   strategy.DescribeSelection(&selection);
   EXPECT_EQ(selection.num_rows, 1);
-  EXPECT_EQ(selection.num_candidates, 1);
-  EXPECT_THAT(selection.samples, ElementsAre(0));
+  ASSERT_EQ(selection.kind(), SelectionKind::kDraws);
+  EXPECT_EQ(selection.num_candidates(), 1);
+  EXPECT_THAT(selection.as_draws()->samples, ElementsAre(0));
   EXPECT_EQ(selection.num_generated, 1);
   EXPECT_THAT(selection.cum_log_probs, ElementsAre(-0.5f));
 }
@@ -103,7 +104,7 @@ TEST(SampleStrategyTest, AnUpdatedSelectionIsAsOneDescribedAnew) {
       {.candidates = {{0, 5, -1}, {0, 9, -2}, {0, 6, -3}}}, nullptr));
   PlanSelection updated;
   strategy.DescribeSelection(&updated);
-  EXPECT_THAT(updated.samples, ElementsAre(0, 2));
+  EXPECT_THAT(updated.as_draws()->samples, ElementsAre(0, 2));
   for (int step = 2; step < 5; ++step) {
     const float sum = -1.0f * static_cast<float>(step);
     ASSERT_OK(strategy.Advance({.candidates = {{0, 4, sum}, {1, 5, sum - 2}}},
@@ -112,11 +113,12 @@ TEST(SampleStrategyTest, AnUpdatedSelectionIsAsOneDescribedAnew) {
     PlanSelection anew;
     strategy.DescribeSelection(&anew);
     EXPECT_EQ(updated.num_rows, anew.num_rows);
-    EXPECT_EQ(updated.num_candidates, anew.num_candidates);
+    EXPECT_EQ(updated.num_candidates(), anew.num_candidates());
     EXPECT_EQ(updated.num_generated, step);
     EXPECT_EQ(updated.cum_log_probs, anew.cum_log_probs);
-    EXPECT_EQ(updated.samples, anew.samples);
-    EXPECT_EQ(updated.row_num_generated, anew.row_num_generated);
+    EXPECT_EQ(updated.as_draws()->samples, anew.as_draws()->samples);
+    EXPECT_EQ(updated.as_draws()->row_num_generated,
+              anew.as_draws()->row_num_generated);
   }
 }
 
@@ -269,12 +271,10 @@ TEST(SampleStrategyTest, GoesOnAsItAdvances) {
     SampleStrategy strategy(params);
     while (!plain.done()) {
       PlanSelection asked;
-      SelectionParams draws;
-      draws.kind = SelectionKind::kDraws;
-      asked.params = std::make_shared<const SelectionParams>(draws);
       plain.DescribeSelection(&asked);
       SelectionResult answer;
-      const int num_samples = static_cast<int>(asked.samples.size());
+      const int num_samples =
+          static_cast<int>(asked.as_draws()->samples.size());
       const int count = any(20) == 0 ? any(4) : num_samples;
       for (int s = 0; s < count; ++s) {
         const int row =

@@ -27,14 +27,14 @@ CudaTokenSource AnyInputBatch::SourceOf(int table) const {
   return {table, has_encoder_ ? SourceLengthOf(table) : 0};
 }
 
-SelectionParams AnyInputBatch::AnyParams() {
+void AnyInputBatch::SetAnyParams(Asked* asked) {
   constexpr SelectionKind kKinds[] = {
       SelectionKind::kBeams, SelectionKind::kRows, SelectionKind::kDraws};
-  SelectionParams params;
-  params.kind = kKinds[Below(3)];
-  const bool draws = params.kind == SelectionKind::kDraws;
+  asked->kind = kKinds[Below(3)];
+  asked->gumbel_top_k = asked->kind == SelectionKind::kRows && Below(2) == 0;
+  SelectionParams& params = asked->params;
+  const bool draws = asked->kind == SelectionKind::kDraws;
   params.domain = draws ? ScoreDomain::kLogits : ScoreDomain::kLogProbs;
-  params.gumbel_top_k = params.kind == SelectionKind::kRows && Below(2) == 0;
   params.num_logprobs = Below(4) - 1;
   params.sampling.seed = random_();
   if (Below(3) == 0) params.processors.suppress_tokens = {1, 7};
@@ -43,13 +43,13 @@ SelectionParams AnyInputBatch::AnyParams() {
   if (Below(6) == 0) params.processors.forced_last_tokens = {2, 6};
   params.processors.max_new_tokens = 5;
   if (Below(5) == 0) params.processors.bad_words = {{9}, {2, 5}, {3, 2, 4}};
-  return params;
 }
 
 AnyInputBatch::Asked AnyInputBatch::AnyAsked(int num_rows) {
-  Asked asked = {.params = AnyParams(),
-                 .num_candidates = 1 + Below(2 * kShape.vocab_size),
-                 .num_generated = Below(9)};
+  Asked asked;
+  SetAnyParams(&asked);
+  asked.num_candidates = 1 + Below(2 * kShape.vocab_size);
+  asked.num_generated = Below(9);
   asked.slots.resize(num_rows);
   std::iota(asked.slots.begin(), asked.slots.end(), 0);
   std::ranges::shuffle(asked.slots, random_);
@@ -82,13 +82,13 @@ void AnyInputBatch::AddPrompt(CudaInputBatch* batch) {
   }
   const int num_rows = 1 + Below(3);
   Asked asked = AnyAsked(num_rows);
-  if (asked.params.kind == SelectionKind::kDraws) {
+  if (asked.kind == SelectionKind::kDraws) {
     asked.samples.resize(num_rows == 1 ? 1 + Below(4) : num_rows);
     std::iota(asked.samples.begin(), asked.samples.end(), Below(3));
   }
   const CudaGroup group =
       AnyGroup(std::max<int>(num_rows, static_cast<int>(asked.samples.size())));
-  if (asked.params.kind == SelectionKind::kDraws && Below(2) == 0) {
+  if (asked.kind == SelectionKind::kDraws && Below(2) == 0) {
     AddDifferentRows(group, num_rows, asked, batch);
     return;
   }

@@ -35,6 +35,8 @@ class AnyInputBatch {
  private:
   // A request with what its spans point to.
   struct Asked {
+    SelectionKind kind = SelectionKind::kBeams;
+    bool gumbel_top_k = false;
     SelectionParams params;
     int num_candidates = 1;
     int num_generated = 0;
@@ -45,7 +47,9 @@ class AnyInputBatch {
     std::vector<int> samples = {};
 
     CudaGroupRequest view() const {
-      return {.num_candidates = num_candidates,
+      return {.kind = kind,
+              .num_candidates = num_candidates,
+              .gumbel_top_k = gumbel_top_k,
               .num_generated = num_generated,
               .params = &params,
               .histories = histories,
@@ -58,7 +62,8 @@ class AnyInputBatch {
   int Below(int limit) { return static_cast<int>(random_() % limit); }
   std::vector<TokenId> AnyTokens(int count);
   CudaGroup AnyGroup(int num_slots);
-  SelectionParams AnyParams();
+  // Sets the kind and the params of `*asked`.
+  void SetAnyParams(Asked* asked);
   Asked AnyAsked(int num_rows);
   void AddPrompt(CudaInputBatch* batch);
   void AddDifferentRows(const CudaGroup& group, int num_rows,

@@ -29,7 +29,6 @@ constexpr TokenId kEos = 2;
 
 SelectionParams ParamsOf(SelectionKind kind, int num_logprobs) {
   SelectionParams params;
-  params.kind = kind;
   params.domain = kind == SelectionKind::kDraws ? ScoreDomain::kLogits
                                                 : ScoreDomain::kLogProbs;
   params.num_logprobs = num_logprobs;
@@ -131,7 +130,7 @@ class CudaExecutorChoiceTest : public CudaExecutorTest {
                           SelectionParams params) {
     PlanSelection& selection =
         AddPrompt(source, num_tokens, num_beams, std::move(params));
-    selection.num_candidates = 2 * num_beams;
+    selection.choice = BeamSelection{.num_candidates = 2 * num_beams};
     selection.eos_token_ids = {kEos};
     return selection;
   }
@@ -139,8 +138,8 @@ class CudaExecutorChoiceTest : public CudaExecutorTest {
                             SelectionParams params) {
     PlanSelection& selection =
         AddPrompt(source, num_tokens, num_samples, std::move(params));
-    selection.num_candidates = 1;
-    for (int i = 0; i < num_samples; ++i) selection.samples.push_back(i);
+    DrawSelection& draws = selection.Choose<DrawSelection>();
+    for (int i = 0; i < num_samples; ++i) draws.samples.push_back(i);
     // Some end soon.
     selection.eos_token_ids = {kEos};
     for (TokenId token = 3; token < 300; token += 3) {
@@ -195,7 +194,10 @@ std::vector<PlanSelection> CudaExecutorChoiceTest::AddGroupsThatGoOn(
 // Rows that are fed again, over slots in any order.
 std::vector<PlanSelection> CudaExecutorChoiceTest::AddRows(PlanSource& source) {
   std::vector<PlanSelection> groups;
-  const auto add = [&](int num_rows, int num_tokens,
+  const BeamSelection beams = {.num_candidates = 7};
+  const RowSelection by_row = {.num_candidates = 7};
+  const RowSelection with_noise = {.num_candidates = 7, .gumbel_top_k = true};
+  const auto add = [&](int num_rows, int num_tokens, const auto& choice,
                        const SelectionParams& params, bool restricted) {
     std::vector<std::vector<TokenId>> histories;
     for (int i = 0; i < num_rows; ++i) {
@@ -204,7 +206,7 @@ std::vector<PlanSelection> CudaExecutorChoiceTest::AddRows(PlanSource& source) {
     }
     PlanSelection& selection = source.AddSelection(
         RequestId{next_request_++}, num_rows, num_rows, Share(params));
-    selection.num_candidates = 7;
+    selection.choice = choice;
     std::ranges::reverse(selection.slots);
     if (params.processors.needs_history()) selection.histories = histories;
     for (int i = 0; restricted && i < num_rows; ++i) {
@@ -212,24 +214,23 @@ std::vector<PlanSelection> CudaExecutorChoiceTest::AddRows(PlanSource& source) {
     }
     groups.push_back(selection);
   };
-  add(3, 9, ParamsOf(SelectionKind::kRows, -1), false);
+  add(3, 9, by_row, ParamsOf(SelectionKind::kRows, -1), false);
   SelectionParams params = ParamsOf(SelectionKind::kRows, 4);
   params.processors.suppress_tokens = {5, 6, 7};
   params.processors.repetition_penalty = 1.4f;
-  add(4, 15, params, false);
-  add(4, 18, ParamsOf(SelectionKind::kRows, 2), true);
-  add(3, 5, ParamsOf(SelectionKind::kBeams, 0), true);
+  add(4, 15, by_row, params, false);
+  add(4, 18, by_row, ParamsOf(SelectionKind::kRows, 2), true);
+  add(3, 5, beams, ParamsOf(SelectionKind::kBeams, 0), true);
   params = ParamsOf(SelectionKind::kBeams, -1);
   params.processors.no_repeat_ngram_size = 1;
-  add(2, 30, params, false);
+  add(2, 30, beams, params, false);
   params = ParamsOf(SelectionKind::kRows, 3);
-  params.gumbel_top_k = true;
   params.sampling = {.temperature = 1.3f, .top_k = 30, .seed = 11};
-  add(3, 12, params, false);
+  add(3, 12, with_noise, params, false);
   params.domain = ScoreDomain::kLogits;  // stochastic beams
   params.sampling = {.temperature = 1.0f, .top_p = 0.95f, .seed = 12};
-  add(4, 4, params, false);
-  add(4, 7, params, true);
+  add(4, 4, with_noise, params, false);
+  add(4, 7, with_noise, params, true);
   return groups;
 }
 
@@ -251,7 +252,7 @@ void CudaExecutorChoiceTest::AddScorings(PlanSource& source) {
   params.sampling.temperature = 0.0f;
   PlanSelection& selection = source.AddSelection(RequestId{next_request_++}, 1,
                                                  1, Share(std::move(params)));
-  selection.samples = {0};
+  selection.choice = DrawSelection{.samples = {0}};
 }
 
 // Returns plans of a few steps, each with all features of a plan.

@@ -179,7 +179,7 @@ StepPlan PlanOfOneToken(int num_slots) {
   plan.page_indices = {PageId{0}};
   PlanSelection& selection = plan.selections.emplace_back();
   selection.num_rows = 1;
-  selection.num_candidates = 2 * num_slots;
+  selection.choice = BeamSelection{.num_candidates = 2 * num_slots};
   selection.num_slots = num_slots;
   selection.cum_log_probs = {0};
   selection.slots = {0};
@@ -297,13 +297,10 @@ TEST_F(CudaExecutorTest, RowsThatChooseByThemselvesAreNotContinued) {
   const OnDevice device = Load(Float32());
   ASSERT_NE(device.steps, nullptr);
   StepPlan plan;
-  SelectionParams params;
-  params.kind = SelectionKind::kRows;
-  plan.continuations.push_back(
-      {.request = RequestId{7},
-       .tail_pages = {PageId{0}},
-       .num_candidates = 2,
-       .params = std::make_shared<const SelectionParams>(params)});
+  plan.continuations.push_back({.request = RequestId{7},
+                                .tail_pages = {PageId{0}},
+                                .kind = SelectionKind::kRows,
+                                .num_candidates = 2});
   EXPECT_THAT(RunPlan(*device.steps, plan),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("cannot be continued")));

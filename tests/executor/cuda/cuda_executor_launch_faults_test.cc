@@ -25,8 +25,8 @@ constexpr int kPageSizeOfFake = 16;
 
 StepPlan PromptOf(PlanSource* source, RequestId request) {
   source->AddRow(std::vector<TokenId>{5, 6, 7}, 1);
-  source->AddSelection(request, 1, 2, PlanSelection::DefaultParams())
-      .num_candidates = 4;
+  source->AddSelection(request, 1, 2, PlanSelection::DefaultParams()).choice =
+      BeamSelection{.num_candidates = 4};
   return source->Take();
 }
 

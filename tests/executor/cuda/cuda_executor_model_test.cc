@@ -30,7 +30,7 @@ constexpr int kFakePageSize = 16;
 StepPlan PlanOfAPrompt(PlanSource* source) {
   source->AddRow(std::vector<TokenId>{5, 6, 7}, 1);
   source->AddSelection(RequestId{1}, 1, 2, PlanSelection::DefaultParams())
-      .num_candidates = 4;
+      .choice = BeamSelection{.num_candidates = 4};
   return source->Take();
 }
 

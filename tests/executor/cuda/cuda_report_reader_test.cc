@@ -8,6 +8,7 @@
 #include <limits>
 #include <memory>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "executor/candidate_filter.h"
@@ -109,11 +110,11 @@ TEST(CudaReportReaderTest, StepsOfPathsAreReplayed) {
   FakeReport report;
   PlanSelection selection;
   selection.num_rows = selection.num_slots = 2;
-  selection.num_candidates = 3;
   selection.cum_log_probs = {-1, -20};
   selection.eos_token_ids = {2};
-  selection.drafts = {{5, 6}, {5, 7}, {}};
-  selection.ranks = {0, 0, 1};
+  selection.choice = BeamSelection{
+      .num_candidates = 3,
+      .paths = {.ranks = {0, 0, 1}, .drafts = {{5, 6}, {5, 7}, {}}}};
   CudaStep::Answer answer = {.has_log_probs = true, .paths = &selection};
   const auto write = [&](std::vector<Candidate> candidates) {
     answer.parts.push_back(report.Write(candidates, 0));
@@ -138,8 +139,8 @@ TEST(CudaReportReaderTest, StepsOfPathsAreReplayed) {
   // A single beam continues as far as its paths do.
   selection.num_rows = selection.num_slots = 1;
   selection.cum_log_probs = {-1};
-  selection.drafts.pop_back();
-  selection.ranks = {0, 0};
+  selection.Choose<BeamSelection>().paths = {.ranks = {0, 0},
+                                             .drafts = {{5, 6}, {5, 7}}};
   answer.parts.pop_back();
   const SelectionResult alone = report.Read(answer);
   EXPECT_FALSE(alone.has_unverified_drafts);
@@ -175,15 +176,12 @@ TEST(CudaReportReaderTest, GroupsAreReadAsTheyAre) {
 
 // The report has what each row of logits drew, with its own log-probability.
 TEST(CudaReportReaderTest, RunsOfDraftsAreReadUpToWhatWasRejected) {
-  auto params = std::make_shared<SelectionParams>();
-  params->kind = SelectionKind::kDraws;
   PlanSelection selection;
   selection.request = RequestId{3};
-  selection.params = params;
   selection.num_rows = 2;
-  selection.samples = {0, 1};
   selection.cum_log_probs = {-1, -2};
-  selection.drafts = {{5, 6}, {8}};
+  selection.choice =
+      DrawSelection{.samples = {0, 1}, .drafts = {.tokens = {{5, 6}, {8}}}};
   FakeReport report;
   report.Write({{0, 8, -1}}, 0);
   const CudaAnswerPart part = report.Write(
@@ -210,20 +208,18 @@ TEST(CudaReportReaderTest, RunsOfDraftsAreReadUpToWhatWasRejected) {
 // rejection, the end itself was drafted.
 TEST(CudaReportReaderTest, RunsOfPendingDraftsEndWithTheirTexts) {
   for (const bool keeps_end : {false, true}) {
-    auto params = std::make_shared<SelectionParams>();
-    params->kind = SelectionKind::kDraws;
     PlanSelection selection;
-    selection.params = params;
     selection.num_rows = 2;
-    selection.samples = {0, 1};
     selection.cum_log_probs = {0, 0};
-    selection.drafts = {{0, 0, 0}, {8}};
+    DrawSelection& draws = selection.Choose<DrawSelection>();
+    draws.samples = {0, 1};
+    draws.drafts.tokens = {{0, 0, 0}, {8}};
     const auto tokens =
         std::make_shared<const std::vector<TokenId>>(std::vector{5, 2, 6});
-    selection.pending_drafts.resize(2);
-    selection.pending_drafts[0] =
-        PendingDraft({tokens, tokens->data()}, 1, 3, nullptr);
-    selection.pending_drafts[0].EndAt(std::vector<TokenId>{2}, keeps_end);
+    std::vector<PendingDraft>& pending = draws.drafts.pending;
+    pending.resize(2);
+    pending[0] = PendingDraft({tokens, tokens->data()}, 1, 3, nullptr);
+    pending[0].EndAt(std::vector<TokenId>{2}, keeps_end);
     FakeReport report;
     const CudaAnswerPart part = report.Write({{0, 5, -1},
                                               {1, 2, -1},
@@ -248,26 +244,26 @@ class AnyRows {
   explicit AnyRows(int seed) : random_(seed) {
     auto params = std::make_shared<SelectionParams>();
     const int kind = seed % 3;
-    params->kind = SelectionKind::kRows;
-    params->gumbel_top_k = kind < 2;
     params->sampling.seed = seed;
     selection.params = params;
     selection.num_rows = 1 + Below(9);
-    selection.num_candidates = 2 + Below(20);
+    RowSelection& choice = selection.Choose<RowSelection>();
+    choice.num_candidates = 2 + Below(20);
+    choice.gumbel_top_k = kind < 2;
     for (int row = 0; row < selection.num_rows; ++row) {
       selection.cum_log_probs.push_back(-0.5f * row);
     }
-    RowRanking& ranking = selection.ranking;
     if (kind == 2) {
-      ranking.group_size = 1;
-      ranking.diversity_penalty = 0.5;
+      KeepEachBlock kept = {.num_chosen = 1, .penalty = 0.5};
       for (int row = 0; row < selection.num_rows; ++row) {
-        ranking.groups.push_back({row, 1, 2});
+        kept.blocks.push_back({row, 1, 2});
       }
+      choice.ranking = std::move(kept);
       return;
     }
-    ranking.num_first = 1 + Below(12);
-    if (kind == 1) ranking.parent_sums.assign(selection.num_rows, -1.0);
+    KeepInAll kept = {.count = 1 + Below(12)};
+    if (kind == 1) kept.maxima.assign(selection.num_rows, -1.0);
+    choice.ranking = std::move(kept);
   }
 
   // Returns the device's output of a row: rows with noise lack the beam's own
@@ -280,13 +276,13 @@ class AnyRows {
     std::vector<double> keys;
     AddNoise(values, selection.params->sampling.seed, row,
              selection.num_generated, &keys);
-    const bool gumbel_top_k = selection.params->gumbel_top_k;
+    const bool gumbel_top_k = selection.as_rows()->gumbel_top_k;
     std::ranges::sort(values, [&](const Candidate& a, const Candidate& b) {
       const double x = gumbel_top_k ? keys[a.token] : a.cum_log_prob;
       const double y = gumbel_top_k ? keys[b.token] : b.cum_log_prob;
       return x != y ? x > y : a.token < b.token;
     });
-    values.resize(selection.num_candidates);
+    values.resize(selection.num_candidates());
     // Below what float32 reaches.
     if (gumbel_top_k && Below(3) == 0) values.back().cum_log_prob = -kInfinity;
     return values;
@@ -318,7 +314,7 @@ TEST(CudaReportReaderTest, OfRowsThereIsWhatCanBeTakenWithItsLogProbs) {
         log_probs.push_back(
             FakeReport::LogProbOf(candidate.token, place++, 1 + row));
         candidate.beam = row;
-        if (!selection.params->gumbel_top_k) continue;
+        if (!selection.as_rows()->gumbel_top_k) continue;
         candidate.cum_log_prob += selection.cum_log_probs[row];
       }
       std::erase_if(candidates, [](const Candidate& c) {
@@ -332,13 +328,13 @@ TEST(CudaReportReaderTest, OfRowsThereIsWhatCanBeTakenWithItsLogProbs) {
     for (size_t i = 0; i < result.candidates.size(); ++i) {
       const auto& [row, token, sum] = result.candidates[i];
       const auto expected = std::find_if(
-          log_probs.begin() + row * selection.num_candidates, log_probs.end(),
+          log_probs.begin() + row * selection.num_candidates(), log_probs.end(),
           [&](const TokenLogProb& l) { return l.token == token; });
       ASSERT_EQ(result.logprobs[i], *expected) << seed;
     }
     num_left += result.candidates.size();
     // Without a ranking by the strategy, all candidates are kept.
-    selection.ranking = {};
+    selection.Choose<RowSelection>().ranking = KeepEachRow{};
     const SelectionResult all = report.Read(answer);
     ASSERT_EQ(all.logprobs.size(), all.candidates.size()) << seed;
     num_all += all.candidates.size();

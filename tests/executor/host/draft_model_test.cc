@@ -61,7 +61,6 @@ StepPlan PlanOfThreeSequences(bool is_search, int request) {
   const auto shared =
       std::make_shared<const std::vector<TokenId>>(std::move(prompt));
   auto params = std::make_shared<SelectionParams>();
-  params->kind = is_search ? SelectionKind::kBeams : SelectionKind::kDraws;
   std::shared_ptr<const DraftedSearch> search;
   if (is_search) {
     search = std::make_shared<const DraftedSearch>(DraftedSearch{

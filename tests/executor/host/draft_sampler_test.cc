@@ -295,7 +295,6 @@ TEST(DraftSamplerTest, WithoutPagesThereIsNoDraft) {
 // The sampler fails, at the next run or in the same one.
 TEST(DraftSamplerTest, DraftsThatFailAreNotInWhatDraftsCost) {
   auto params = std::make_shared<SelectionParams>();
-  params->kind = SelectionKind::kDraws;
   params->sampling.temperature = 1;
   StepPlan plan;
   const auto ask = [&](int request, int count) {
@@ -336,7 +335,6 @@ TEST(DraftSamplerTest, DraftsThatFailAreNotInWhatDraftsCost) {
 // ones before.
 TEST(DraftSamplerTest, RowsOfLogitsAreCounted) {
   auto params = std::make_shared<SelectionParams>();
-  params->kind = SelectionKind::kDraws;
   params->sampling.temperature = 1;
   StepPlan plan;
   const auto ask = [&](int request, std::vector<TokenId> generated, int count) {

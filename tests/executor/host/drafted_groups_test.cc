@@ -25,15 +25,15 @@ constexpr TokenId kEos = 9;
 StepPlan TwoSamples(RequestId request) {
   StepPlan plan;
   auto params = std::make_shared<SelectionParams>();
-  params->kind = SelectionKind::kDraws;
   PlanSelection selection = {.request = request, .params = params};
   selection.num_rows = selection.num_slots = 2;
   selection.num_generated = 1;
   selection.cum_log_probs = {-1, -2};
-  selection.samples = {3, 4};
+  const SmallVector<int> samples = {3, 4};
   selection.slots = {1, 0};
   selection.eos_token_ids = {kEos};
-  selection.drafts = {{0, 0}, {0, 0}};
+  selection.choice =
+      DrawSelection{.samples = samples, .drafts = {.tokens = {{0, 0}, {0, 0}}}};
   const auto prompt = std::make_shared<const std::vector<TokenId>>(4, 1);
   for (int i = 0; i < 2; ++i) {
     plan.rows.push_back({.sequence = SequenceId{10 + i},
@@ -48,7 +48,7 @@ StepPlan TwoSamples(RequestId request) {
     }
     plan.page_indptr.push_back(static_cast<int>(plan.page_indices.size()));
     plan.drafting.push_back({.request = request,
-                             .sample = selection.samples[i],
+                             .sample = samples[i],
                              .prompt = prompt,
                              .generated = {5},
                              .num_tokens = 2,
@@ -62,7 +62,8 @@ StepPlan TwoSamples(RequestId request) {
 
 // From position 4 on: page 2 of each.
 GroupContinuation TwoDraftsMore(RequestId request) {
-  GroupContinuation continuation = {.request = request, .num_candidates = 1};
+  GroupContinuation continuation = {.request = request,
+                                    .kind = SelectionKind::kDraws};
   continuation.drafts.num_tokens = 2;
   for (int slot = 0; slot < 2; ++slot) {
     continuation.drafts.slots.push_back(
@@ -108,7 +109,7 @@ TEST(DraftedGroupsTest, SamplesGoOnFromWhereTheirAnswerTakesThem) {
   EXPECT_THAT(next.row_pages(0), ElementsAre(PageId{0}, PageId{1}, PageId{30},
                                              PageId{31}, PageId{32}));
   const PlanSelection& selection = next.selections[0];
-  EXPECT_THAT(selection.row_num_generated, ElementsAre(3, 2));
+  EXPECT_THAT(selection.as_draws()->row_num_generated, ElementsAre(3, 2));
   EXPECT_THAT(selection.cum_log_probs, ElementsAre(-4, -5));
   EXPECT_THAT(next.drafting[0].generated, ElementsAre(5, 6, 7));
   EXPECT_EQ(next.drafting[1].sample, 4);
@@ -125,7 +126,7 @@ TEST(DraftedGroupsTest, SamplesThatEndFeedNothing) {
   StepPlan next;
   next.continuations.push_back(TwoDraftsMore(RequestId{1}));
   const DraftedGroups::Asked asked = groups.Expand(&next);
-  EXPECT_THAT(next.selections[0].samples, ElementsAre(4));
+  EXPECT_THAT(next.selections[0].as_draws()->samples, ElementsAre(4));
   EXPECT_THAT(next.selections[0].slots, ElementsAre(0));
   Answer(&groups, asked, AnswerOf(RequestId{1}, {1}, {{0, kEos, -9}}));
   StepPlan last;
@@ -234,8 +235,9 @@ TEST(DraftedGroupsTest, RowsThatDoNotWaitBeginBehindTheDraftsOfThoseBefore) {
     EXPECT_EQ(next.row_pages(i).size(), 5u);
     EXPECT_THAT(next.drafting[i].generated, ElementsAre(5));
     EXPECT_EQ(next.drafting[i].verified_before.verified(), &device.verified[i]);
-    EXPECT_EQ(next.selections[0].verified_before[i].verified(),
-              &device.verified[i]);
+    EXPECT_EQ(
+        next.selections[0].as_draws()->drafts.verified_before[i].verified(),
+        &device.verified[i]);
     EXPECT_EQ(next.selections[0].num_generated_of(i), 2);
   }
 }
@@ -273,7 +275,7 @@ TEST(DraftedGroupsTest, AnswersToRowsThatDidNotWaitAreCompleted) {
   ASSERT_EQ(last.rows.size(), 1u);
   EXPECT_EQ(last.rows[0].first_position, 9);
   EXPECT_THAT(last.drafting[0].generated, ElementsAre(5, 7, 7, 8, 3, 4));
-  EXPECT_THAT(last.selections[0].samples, ElementsAre(4));
+  EXPECT_THAT(last.selections[0].as_draws()->samples, ElementsAre(4));
 }
 
 // Also where the answer before last has ended one of them.

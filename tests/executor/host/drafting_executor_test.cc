@@ -84,7 +84,6 @@ TEST_F(DraftingExecutorTest, AnswersComeInTheOrderOfPlans) {
     StepPlan plan;
     if (i % 2 == 0) {
       auto params = std::make_shared<SelectionParams>();
-      params->kind = SelectionKind::kDraws;
       plan.drafting.push_back(
           {.request = RequestId{i},
            .prompt = std::make_shared<const std::vector<TokenId>>(9, 1),
@@ -349,8 +348,8 @@ TEST_F(DraftingExecutorTest, NothingGoesOnFromAPlanThatWasRefused) {
   prompt.num_logits = 1;
   for (const int page : {0, 1}) prompt.page_indices.push_back(PageId{page});
   prompt.page_indptr = {0, 2};
-  PlanSelection selection = {
-      .request = request, .num_rows = 1, .num_candidates = 4};
+  PlanSelection selection = {.request = request, .num_rows = 1};
+  selection.choice = BeamSelection{.num_candidates = 4};
   selection.cum_log_probs = {0};
   selection.slots = {0};
   selection.num_slots = 2;
@@ -368,7 +367,6 @@ TEST_F(DraftingExecutorTest, NothingGoesOnFromAPlanThatWasRefused) {
 // Returns a plan with a row that verifies its drafts.
 StepPlan PlanThatDrafts(RequestId request) {
   auto params = std::make_shared<SelectionParams>();
-  params->kind = SelectionKind::kDraws;
   StepPlan plan;
   plan.rows = {{.num_tokens = 4, .first_position = 9, .num_logits = 4}};
   plan.tokens = {2, 0, 0, 0};
@@ -381,9 +379,9 @@ StepPlan PlanThatDrafts(RequestId request) {
   selection.num_rows = 1;
   selection.num_generated = 1;
   selection.cum_log_probs = {0};
-  selection.samples = {0};
   selection.slots = {0};
-  selection.drafts = {{0, 0, 0}};
+  selection.choice =
+      DrawSelection{.samples = {0}, .drafts = {.tokens = {{0, 0, 0}}}};
   plan.selections.push_back(std::move(selection));
   plan.drafting.push_back(
       {.request = request,

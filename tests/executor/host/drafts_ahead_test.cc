@@ -52,7 +52,7 @@ class PlanRecorder : public StepExecutor {
   void Execute(StepPlan plan, Done done) override {
     EXPECT_FALSE(DraftedGroups::HasContinuations(plan));
     for (const PlanSelection& selection : plan.selections) {
-      if (!selection.drafts.empty()) Record(plan, selection);
+      if (!selection.drafts().empty()) Record(plan, selection);
     }
     steps_->Execute(std::move(plan), std::move(done));
   }
@@ -63,7 +63,7 @@ class PlanRecorder : public StepExecutor {
   void Record(const StepPlan& plan, const PlanSelection& selection) {
     std::string line =
         Concat(selection.num_rows, " rows of ", selection.num_slots,
-               " slots, drafts of ", selection.max_draft_tokens);
+               " slots, drafts of ", selection.as_draws()->drafts.max_tokens);
     size_t plan_row = 0;
     while (plan.rows[plan_row].first_logits != selection.first_logits) {
       ++plan_row;
@@ -71,7 +71,7 @@ class PlanRecorder : public StepExecutor {
     for (int i = 0; i < selection.num_rows; ++i, ++plan_row) {
       if (selection.num_generated_of(i) > max_generated_) return;
       const PlanRow& row = plan.rows[plan_row];
-      line += Concat("; sample ", selection.samples[i], " in ",
+      line += Concat("; sample ", selection.as_draws()->samples[i], " in ",
                      selection.slots[i], " at ", row.first_position, ", ",
                      selection.num_generated_of(i), " tokens of ",
                      selection.cum_log_probs[i], ", ",

@@ -294,7 +294,7 @@ TEST(ModelExecutorTest, RunningAheadAGroupGoesOnUntilAPlanOfItsFails) {
   PlanSelection selection;
   selection.request = RequestId{5};
   selection.num_rows = 1;
-  selection.num_candidates = 1;
+  selection.choice = BeamSelection{.num_candidates = 1};
   selection.cum_log_probs = {0};
   selection.slots = {0};
   SelectionParams params;
@@ -333,7 +333,7 @@ TEST(SelectAllTest, EveryGroupGetsWhatItsRowsAloneWouldGive) {
     selection.request = RequestId{i};
     selection.first_logits = plan.num_logits;
     selection.num_rows = 1 + i % 4;
-    selection.num_candidates = 2 * selection.num_rows;
+    selection.choice = BeamSelection{.num_candidates = 2 * selection.num_rows};
     SelectionParams params;
     if (i == 4) params.domain = ScoreDomain::kLogits;
     selection.num_generated = i;
@@ -363,7 +363,7 @@ TEST(SelectAllTest, EveryGroupGetsWhatItsRowsAloneWouldGive) {
     for (int row = 0; row < selection.num_rows; ++row) {
       RowOptions options;
       options.domain = selection.params->domain;
-      options.num_candidates = selection.num_candidates;
+      options.num_candidates = selection.num_candidates();
       std::vector<TokenEdit> edits;
       const ScoreProcessors& processors = selection.params->processors;
       if (!selection.histories.empty()) {
@@ -379,7 +379,7 @@ TEST(SelectAllTest, EveryGroupGetsWhatItsRowsAloneWouldGive) {
           options));
     }
     const auto expected = reference::MergeCandidates(
-        rows, selection.cum_log_probs, selection.num_candidates);
+        rows, selection.cum_log_probs, selection.num_candidates());
     EXPECT_EQ(results[i].request, selection.request);
     ASSERT_EQ(results[i].candidates.size(), expected.size());
     for (size_t c = 0; c < expected.size(); ++c) {

@@ -37,8 +37,8 @@ StepPlan PromptPlan(RequestId group) {
   plan.num_logits = 1;
   plan.page_indices.push_back(PageId{0});
   plan.page_indptr = {0, 1};
-  PlanSelection selection = {
-      .request = group, .num_rows = 1, .num_candidates = 4};
+  PlanSelection selection = {.request = group, .num_rows = 1};
+  selection.choice = BeamSelection{.num_candidates = 4};
   selection.cum_log_probs = {0};
   selection.slots = {0};
   selection.num_slots = 2;

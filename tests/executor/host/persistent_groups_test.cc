@@ -44,7 +44,7 @@ StepPlan PromptPlan(int num_slots, RequestId group = kGroup) {
   PlanSelection selection;
   selection.request = group;
   selection.num_rows = 1;
-  selection.num_candidates = 2 * num_slots;
+  selection.choice = BeamSelection{.num_candidates = 2 * num_slots};
   selection.cum_log_probs = {0};
   selection.slots = {0};
   selection.num_slots = num_slots;
@@ -99,7 +99,7 @@ TEST(PersistentGroupsTest, ABeamKeepsItsSlotAndAForkedChildItsTail) {
   ASSERT_THAT(plan.selections, SizeIs(1));
   EXPECT_EQ(plan.selections[0].request, kGroup);
   EXPECT_EQ(plan.selections[0].num_rows, 3);
-  EXPECT_EQ(plan.selections[0].num_candidates, 6);
+  EXPECT_EQ(plan.selections[0].num_candidates(), 6);
   EXPECT_EQ(plan.selections[0].num_generated, 1);
   EXPECT_THAT(plan.selections[0].cum_log_probs, ElementsAre(-1, -3, -4));
   for (const PlanRow& row : plan.rows) EXPECT_EQ(row.first_position, 6);

@@ -182,10 +182,10 @@ void AcceptFirst(const StepPlan& plan, std::span<const float>,
   for (size_t i = 0; i < plan.selections.size(); ++i) {
     const PlanSelection& selection = plan.selections[i];
     size_t first = 0;  // index of the row's first candidate
-    for (size_t row = 0; row < selection.drafts.size(); ++row) {
+    for (size_t row = 0; row < selection.drafts().size(); ++row) {
       SelectionResult& answer = result->selections[i];
-      if (!selection.drafts[row].empty() && answer.num_tokens[row] == 1) {
-        answer.candidates[first].token = selection.drafts[row][0];
+      if (!selection.drafts()[row].empty() && answer.num_tokens[row] == 1) {
+        answer.candidates[first].token = selection.drafts()[row][0];
       }
       first += answer.num_tokens[row];
     }

@@ -242,9 +242,13 @@ std::vector<Unknown> FillIn(int page_size, StepPlan* plan) {
   const StepPlan planned = *plan;
   for (size_t s = 0; s < plan->selections.size(); ++s) {
     const PlanSelection& asked = planned.selections[s];
-    if (asked.pending_drafts.empty() && asked.verified_before.empty()) continue;
+    const DrawSelection* const asked_draws = asked.as_draws();
+    if (asked_draws == nullptr) continue;
+    const SampleDrafts& drafts = asked_draws->drafts;
+    if (drafts.pending.empty() && drafts.verified_before.empty()) continue;
     PlanSelection& selection = plan->selections.Edit(s);
-    all.push_back({s, asked.pending_drafts, !asked.verified_before.empty()});
+    DrawSelection& draws = selection.Choose<DrawSelection>();
+    all.push_back({s, drafts.pending, !drafts.verified_before.empty()});
     all.back().drafts.resize(asked.num_rows);
     size_t row_idx = 0;
     while (plan->rows[row_idx].first_logits != asked.first_logits) ++row_idx;
@@ -253,7 +257,7 @@ std::vector<Unknown> FillIn(int page_size, StepPlan* plan) {
       PlanRow& row = plan->rows[row_idx];
       int num_accepted = 0;
       if (all.back().is_unread) {
-        const PendingDraft& before = asked.verified_before[rank];
+        const PendingDraft& before = drafts.verified_before[rank];
         const VerifiedDraft verified =
             Within(*before.verified(), before.num_tokens());
         num_accepted = verified.num_accepted;
@@ -264,14 +268,13 @@ std::vector<Unknown> FillIn(int page_size, StepPlan* plan) {
       num_generated.push_back(asked.num_generated_of(rank) + num_accepted);
       const PendingDraft& draft = all.back().drafts[rank];
       for (int i = 0; i < draft.num_tokens(); ++i) {
-        selection.drafts[rank][i] = draft.token(i);
+        draws.drafts.tokens[rank][i] = draft.token(i);
         plan->tokens[row.first_token + 1 + i] = std::max(draft.token(i), 0);
       }
     }
-    selection.row_num_generated.assign(num_generated.begin(),
-                                       num_generated.end());
-    selection.pending_drafts.clear();
-    selection.verified_before.clear();
+    draws.row_num_generated.assign(num_generated.begin(), num_generated.end());
+    draws.drafts.pending.clear();
+    draws.drafts.verified_before.clear();
   }
   TrimPages(planned, page_size, plan);
   return all;
@@ -339,7 +342,9 @@ void ToyDeviceExecutor::Execute(StepPlan plan, Done done) {
   const bool fails = fails_(num_steps_++);
   if (!fails || num_steps_ % 2 == 0) {
     for (const PlanSelection& selection : plan.selections) {
-      for (const PendingDraft& draft : selection.pending_drafts) {
+      const DrawSelection* const draws = selection.as_draws();
+      if (draws == nullptr) continue;
+      for (const PendingDraft& draft : draws->drafts.pending) {
         if (draft.verification() != nullptr) draft.verification()->Set(nullptr);
       }
     }

@@ -2,7 +2,7 @@
 // as a GPU does behind the host. With a sampler and an executor on it, tokens
 // are drafted while the plan that verifies them is on its way, and steps begin
 // where the device finds that the previous step has ended
-// (PlanSelection::verified_before).
+// (SampleDrafts::verified_before).
 #pragma once
 
 #include <atomic>

@@ -86,16 +86,12 @@ TEST(CudaInputBatchTest, OnlyGroupsOfSeveralSlotsShareARun) {
 }
 
 TEST(CudaInputBatchTest, RowsThatAreDrawnFromOrGetNoiseAreNotSelectedFrom) {
-  SelectionParams drawing;
-  drawing.kind = SelectionKind::kDraws;
   CudaGroupRequest draws = Ask(1);
-  draws.params = &drawing;
-  SelectionParams gumbel;
-  gumbel.kind = SelectionKind::kRows;
-  gumbel.gumbel_top_k = true;
+  draws.kind = SelectionKind::kDraws;
   const std::vector<int> slots = {0, 1};
   CudaGroupRequest rows = Ask(3);
-  rows.params = &gumbel;
+  rows.kind = SelectionKind::kRows;
+  rows.gumbel_top_k = true;
   rows.slots = slots;
   CudaInputBatch batch(kShape);
   batch.AddBeams(Group(0, 2, 0, 5), Ask(4));
@@ -236,7 +232,6 @@ TEST(CudaInputBatchTest, EveryLiveRowHasTheEditsOfItsHistory) {
 
 SelectionParams ParamsOf(SelectionKind kind) {
   SelectionParams params;
-  params.kind = kind;
   params.domain = kind == SelectionKind::kDraws ? ScoreDomain::kLogits
                                                 : ScoreDomain::kLogProbs;
   return params;
@@ -245,8 +240,10 @@ SelectionParams ParamsOf(SelectionKind kind) {
 TEST(CudaInputBatchTest, RowsThatChooseByThemselvesAreGroupsOfASlot) {
   const SelectionParams params = ParamsOf(SelectionKind::kRows);
   const std::vector<int> slots = {2, 0, 1};  // by rank
-  CudaGroupRequest request = {
-      .num_candidates = 4, .params = &params, .slots = slots};
+  CudaGroupRequest request = {.kind = SelectionKind::kRows,
+                              .num_candidates = 4,
+                              .params = &params,
+                              .slots = slots};
   CudaInputBatch batch(kShape);
   const auto parts = batch.AddBeams(Group(5, 3, 1, 9), request);
   ASSERT_EQ(parts.size(), 3u);
@@ -289,7 +286,8 @@ TEST(CudaInputBatchTest, PromptsThatSharePagesReadThemTogether) {
 TEST(CudaInputBatchTest, DrawsOfPromptsComeAfterThoseOfTheDevice) {
   SelectionParams params = ParamsOf(SelectionKind::kDraws);
   params.sampling.seed = 5;
-  CudaGroupRequest request = {.num_generated = 6, .params = &params};
+  CudaGroupRequest request = {
+      .kind = SelectionKind::kDraws, .num_generated = 6, .params = &params};
   CudaInputBatch batch(kShape);
   batch.AddBeams(Group(0, 2, 0, 9), request);
   batch.AddBeams(Group(2, 2, 0, 9), Ask(4));
@@ -325,7 +323,6 @@ TEST(CudaInputBatchTest, DrawsOfPromptsComeAfterThoseOfTheDevice) {
 // min_new_tokens.
 TEST(CudaInputBatchTest, RowsThatDifferDrawForThemselves) {
   SelectionParams params;
-  params.kind = SelectionKind::kDraws;
   params.processors.suppress_tokens = {1};
   params.processors.eos_token_ids = {7};
   params.processors.min_new_tokens = 5;
@@ -335,6 +332,7 @@ TEST(CudaInputBatchTest, RowsThatDifferDrawForThemselves) {
       {.sample = 2, .draft_idx = 2, .num_generated = 6},
       {.row = 1, .sample = 5, .num_generated = 3}};
   CudaGroupRequest request = Ask(1);
+  request.kind = SelectionKind::kDraws;
   request.params = &params;
   request.logits_rows = logits_rows;
   CudaInputBatch batch(kShape);
@@ -443,10 +441,11 @@ TEST(CudaInputBatchTest, LogProbabilitiesAreAskedOfCandidatesThenOfPrompts) {
 
 TEST(CudaInputBatchTest, GumbelTopKRowsAreChosenForByThemselves) {
   SelectionParams params = ParamsOf(SelectionKind::kRows);
-  params.gumbel_top_k = true;
   params.sampling.seed = 9;
   const std::vector<int> slots = {1, 0};  // by rank
-  CudaGroupRequest request = {.num_candidates = 4,
+  CudaGroupRequest request = {.kind = SelectionKind::kRows,
+                              .num_candidates = 4,
+                              .gumbel_top_k = true,
                               .num_generated = 3,
                               .params = &params,
                               .slots = slots};

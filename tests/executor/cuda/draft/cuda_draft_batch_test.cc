@@ -22,7 +22,6 @@ constexpr CudaDraftLimits kDraftLimits = {.max_rows = 8,
 DraftSequence SequenceOf(ScoreProcessors processors, int num_generated,
                          int num_tokens) {
   auto params = std::make_shared<SelectionParams>();
-  params->kind = SelectionKind::kDraws;
   params->verify_mode = VerifyMode::kRejection;
   params->processors = std::move(processors);
   return {.request = RequestId{1},

@@ -26,7 +26,6 @@ class CudaDraftSamplerTest : public ::testing::Test {
   // tokens.
   void AddSequences(int count, int num_tokens, bool by_rejection) {
     auto params = std::make_shared<SelectionParams>();
-    params->kind = SelectionKind::kDraws;
     params->verify_mode =
         by_rejection ? VerifyMode::kRejection : VerifyMode::kCoupled;
     for (int i = 0; i < count; ++i) {

@@ -95,21 +95,14 @@ TEST_F(CudaGroupInitTest, RowsThatEndApartAreRefused) {
                                HasSubstr("at positions 1 and 2")));
 }
 
-std::shared_ptr<const SelectionParams> Draws() {
-  auto params = std::make_shared<SelectionParams>();
-  params->kind = SelectionKind::kDraws;
-  return params;
-}
-
 // Samples that verify drafts have a row of logits for each token.
 TEST_F(CudaGroupInitTest, RowsWithDraftsSetNoBeamsAndMayEndApart) {
   Feed({5, 6}, 2);
   Feed({7, 8, 9}, 3);
   PlanSelection& selection = SelectFrom(2);
   selection.num_generated = 1;
-  selection.params = Draws();
   selection.first_logits = 0;
-  selection.drafts = {{6}, {8, 9}};
+  selection.Choose<DrawSelection>().drafts.tokens = {{6}, {8, 9}};
   EXPECT_FALSE(FeedsBeams());
 }
 
@@ -118,8 +111,7 @@ TEST_F(CudaGroupInitTest, SamplesOfDifferentLengthsSetNoBeams) {
   Feed({9}, 1);
   PlanSelection& selection = SelectFrom(2);
   selection.num_generated = 1;
-  selection.params = Draws();
-  selection.row_num_generated = {1, 3};
+  selection.Choose<DrawSelection>().row_num_generated = {1, 3};
   EXPECT_FALSE(FeedsBeams());
 }
 
@@ -130,8 +122,8 @@ TEST_F(CudaGroupInitTest, EachPathOfBeamsIsARowWithASlot) {
   Feed({7}, 1);
   PlanSelection& selection = SelectFrom(2);
   selection.first_logits = 0;
-  selection.drafts = {{9}, {9, 4}, {}};
-  selection.ranks = {0, 0, 1};
+  selection.Choose<BeamSelection>().paths = {.ranks = {0, 0, 1},
+                                             .drafts = {{9}, {9, 4}, {}}};
   ASSERT_OK_AND_ASSIGN(const CudaGroupInit rows, Find());
   EXPECT_THAT(rows.rows(), ElementsAre(0, 1, 2));
   EXPECT_FALSE(rows.feeds_beams());

@@ -45,16 +45,16 @@ class CudaStepBuilderPagesTest : public StepBuilderFixture {
       plan.page_indptr.back() = static_cast<int>(plan.page_indices.size());
     }
     auto params = std::make_shared<SelectionParams>();
-    params->kind = SelectionKind::kDraws;
     PlanSelection& selection =
         source_.AddSelection(RequestId{0}, num_rows, num_rows, params);
     selection.first_logits = plan.num_logits - num_logits * num_rows;
     selection.num_generated = 3;
-    selection.row_num_generated.assign(num_rows, 3);
+    DrawSelection& draws = selection.Choose<DrawSelection>();
+    draws.row_num_generated.assign(num_rows, 3);
     for (int row = 0; row < num_rows; ++row) {
-      selection.samples.push_back(row);
-      selection.drafts.push_back({7 - num_logits, 6});
-      selection.drafts.back().resize(num_logits - 1);
+      draws.samples.push_back(row);
+      draws.drafts.tokens.push_back({7 - num_logits, 6});
+      draws.drafts.tokens.back().resize(num_logits - 1);
     }
   }
 

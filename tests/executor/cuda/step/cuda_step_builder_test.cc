@@ -22,12 +22,27 @@ class CudaStepBuilderTest : public StepBuilderFixture {
       : StepBuilderFixture(kBuilderLimits, kBuilderPageSize) {}
 
   // A prompt of three tokens before beams.
-  void AddPrompt(int request, std::shared_ptr<const SelectionParams> params) {
+  template <typename Choice = BeamSelection>
+  void AddPrompt(int request, Choice choice = {.num_candidates = 4}) {
     const TokenId tokens[] = {5, 6, 7};
     source_.AddRow(tokens, 3);
-    source_.AddSelection(RequestId{request}, 1, 2, std::move(params))
-        .num_candidates = 4;
+    source_
+        .AddSelection(RequestId{request}, 1, 2, PlanSelection::DefaultParams())
+        .choice = std::move(choice);
   }
+  // A beam that feeds one token.
+  PlanSelection& AddBeam(int request) {
+    source_.AddRow(std::vector<TokenId>{8}, 1);
+    PlanSelection& beam = source_.AddSelection(RequestId{request}, 1, 1,
+                                               PlanSelection::DefaultParams());
+    beam.choice = BeamSelection{.num_candidates = 4};
+    return beam;
+  }
+  // A beam that is ranked with noise, and feeds one token.
+  void AddDrawnBeam(int request) { AddBeam(request).choice = kDrawnBeams; }
+
+  static inline const RowSelection kDrawnBeams = {.num_candidates = 4,
+                                                  .gumbel_top_k = true};
   // Scores the prompt that was added last.
   void ScorePrompt(int request) {
     source_.plan.scorings.push_back(
@@ -65,22 +80,15 @@ class CudaStepBuilderTest : public StepBuilderFixture {
   std::map<int, int> sent_;  // by word
 };
 
-std::shared_ptr<const SelectionParams> DrawnBeams() {
-  SelectionParams params;
-  params.kind = SelectionKind::kRows;
-  params.gumbel_top_k = true;
-  return std::make_shared<const SelectionParams>(params);
-}
-
 // Needs more tables than rows without a group have.
 TEST_F(CudaStepBuilderTest, NoRoomToDrawBeamsEndsThoseRequestsAlone) {
   const int num_drawn = memory_->num_row_tables() + 1;
-  for (int i = 0; i < num_drawn; ++i) AddPrompt(i, DrawnBeams());
+  for (int i = 0; i < num_drawn; ++i) AddPrompt(i, kDrawnBeams);
   ScorePrompt(num_drawn - 1);
   for (int i = 0; i < memory_->num_row_tables(); ++i) {
     source_.AddRow(std::vector<TokenId>{8}, 0);
   }
-  AddPrompt(num_drawn, PlanSelection::DefaultParams());
+  AddPrompt(num_drawn);
   const absl::Status none = absl::ResourceExhaustedError("no scratch");
   const absl::StatusOr<CudaStep> step = Build(none);
   ASSERT_OK(step.status());
@@ -98,20 +106,14 @@ TEST_F(CudaStepBuilderTest, NoRoomToDrawBeamsEndsThoseRequestsAlone) {
 // Their slots are free again: as many come in each step as one has room for.
 TEST_F(CudaStepBuilderTest, RequestsThatCannotDrawKeepNoSlots) {
   for (int step = 0; step < 4; ++step) {
-    for (int i = 0; i < 100; ++i) {
-      source_.AddRow(std::vector<TokenId>{8}, 1);
-      source_.AddSelection(RequestId{100 * step + i}, 1, 1, DrawnBeams());
-    }
+    for (int i = 0; i < 100; ++i) AddDrawnBeam(100 * step + i);
     EXPECT_OK(Build(absl::ResourceExhaustedError("no scratch")).status());
   }
 }
 
 // With room, the same steps draw.
 TEST_F(CudaStepBuilderTest, RequestsThatCanDrawAreAnswered) {
-  for (int i = 0; i < 100; ++i) {
-    source_.AddRow(std::vector<TokenId>{8}, 1);
-    source_.AddSelection(RequestId{i}, 1, 1, DrawnBeams()).num_candidates = 4;
-  }
+  for (int i = 0; i < 100; ++i) AddDrawnBeam(i);
   const absl::StatusOr<CudaStep> step = Build(absl::OkStatus());
   ASSERT_OK(step.status());
   EXPECT_EQ(step->shape.max_gumbel_top_k, 4);
@@ -129,17 +131,17 @@ class CudaStepBuilderDraftsTest : public CudaStepBuilderTest {
       source_.AddRow(tokens, 1 + num_drafts);
     }
     auto params = std::make_shared<SelectionParams>();
-    params->kind = SelectionKind::kDraws;
     params->processors = std::move(processors);
     PlanSelection& selection = source_.AddSelection(
         RequestId{request}, num_samples, num_samples, std::move(params));
     selection.first_logits =
         source_.plan.num_logits - (1 + num_drafts) * num_samples;
     selection.num_generated = 3;
-    selection.row_num_generated.assign(num_samples, 3);
+    DrawSelection& draws = selection.Choose<DrawSelection>();
+    draws.row_num_generated.assign(num_samples, 3);
     for (int i = 0; i < num_samples; ++i) {
-      selection.samples.push_back(i);
-      selection.drafts.emplace_back(tokens.begin() + 1, tokens.end());
+      draws.samples.push_back(i);
+      draws.drafts.tokens.emplace_back(tokens.begin() + 1, tokens.end());
       if (!selection.params->processors.needs_history()) continue;
       selection.histories.push_back({2, 3, 4});
     }
@@ -147,18 +149,19 @@ class CudaStepBuilderDraftsTest : public CudaStepBuilderTest {
   }
   // Adds the draft model's logits of the drafts.
   void AddDraftLogits(PlanSelection* selection) {
-    for (const auto& draft : selection->drafts) {
-      selection->draft_logits.push_back(
+    SampleDrafts& drafts = selection->Choose<DrawSelection>().drafts;
+    for (const auto& draft : drafts.tokens) {
+      drafts.logits.push_back(
           DraftLogits(std::vector<float>(draft.size() * kVocabSize)));
     }
-    selection->max_draft_tokens = 4;
+    drafts.max_tokens = 4;
   }
 };
 
 TEST_F(CudaStepBuilderDraftsTest, EveryRowOfADraftDraws) {
   AddDrafted(0, 2, {});
   AddDrafted(1, 3, {});
-  AddPrompt(2, PlanSelection::DefaultParams());
+  AddPrompt(2);
   const absl::StatusOr<CudaStep> step = Build(absl::OkStatus());
   ASSERT_OK(step.status());
   EXPECT_FALSE(step->is_replayable);
@@ -173,11 +176,7 @@ TEST_F(CudaStepBuilderDraftsTest, EveryRowOfADraftDraws) {
 TEST_F(CudaStepBuilderDraftsTest, StepsThatVerifyArePaddedToTheShapesOfGraphs) {
   for (const int num_samples : {4, 5, 6}) {  // 21 to 31 tokens
     AddDrafted(num_samples, num_samples, {});
-    source_.AddRow(std::vector<TokenId>{8}, 1);
-    PlanSelection& beam = source_.AddSelection(
-        RequestId{100 + num_samples}, 1, 1, PlanSelection::DefaultParams());
-    beam.num_generated = 1;
-    beam.num_candidates = 4;
+    AddBeam(100 + num_samples).num_generated = 1;
     const absl::StatusOr<CudaStep> step = Build(absl::OkStatus());
     ASSERT_OK(step.status());
     EXPECT_TRUE(step->is_replayable);
@@ -191,10 +190,9 @@ TEST_F(CudaStepBuilderDraftsTest, StepsThatVerifyArePaddedToTheShapesOfGraphs) {
 // The prompt has one token. The samples need more draws than a graph of its
 // single row has.
 TEST_F(CudaStepBuilderDraftsTest, ManySamplesOfOneRowTakeNoGraph) {
-  auto drawing = std::make_shared<SelectionParams>();
-  drawing->kind = SelectionKind::kDraws;
   source_.AddRow(std::vector<TokenId>{8}, 1);
-  source_.AddSelection(RequestId{0}, 1, 4, drawing).samples = {0, 1, 2, 3};
+  source_.AddSelection(RequestId{0}, 1, 4, PlanSelection::DefaultParams())
+      .choice = DrawSelection{.samples = {0, 1, 2, 3}};
   const absl::StatusOr<CudaStep> step = Build(absl::OkStatus());
   ASSERT_OK(step.status());
   EXPECT_FALSE(step->is_replayable);
@@ -208,7 +206,7 @@ TEST_F(CudaStepBuilderDraftsTest, BeamsBesideDraftsArePadded) {
   PlanSelection& beams =
       source_.AddSelection(RequestId{1}, 3, 3, PlanSelection::DefaultParams());
   beams.num_generated = 1;
-  beams.num_candidates = 6;
+  beams.choice = BeamSelection{.num_candidates = 6};
   const absl::StatusOr<CudaStep> step = Build(absl::OkStatus());
   ASSERT_OK(step.status());
   EXPECT_TRUE(step->is_replayable);
@@ -220,11 +218,7 @@ TEST_F(CudaStepBuilderDraftsTest, BeamsBesideDraftsArePadded) {
 TEST_F(CudaStepBuilderDraftsTest, PaddingTakesNoRoomFromDrafts) {
   AddDrafted(0, 10, {});
   for (int i = 0; i < 78; ++i) {  // 96, padded
-    source_.AddRow(std::vector<TokenId>{8}, 1);
-    PlanSelection& beam = source_.AddSelection(RequestId{1 + i}, 1, 1,
-                                               PlanSelection::DefaultParams());
-    beam.num_generated = 1;
-    beam.num_candidates = 4;
+    AddBeam(1 + i).num_generated = 1;
   }
   const absl::StatusOr<CudaStep> step = Build(absl::OkStatus());
   ASSERT_OK(step.status());
@@ -265,9 +259,11 @@ TEST_F(CudaStepBuilderDraftsTest, RowsOnTheDeviceAreReadWhereTheyAre) {
   };
   PlanSelection& selection = AddDrafted(0, 4, {});
   AddDraftLogits(&selection);
-  selection.draft_logits[1] = on_device(0, 0);
-  selection.draft_logits[2] = on_device(0, 1);
-  selection.draft_logits[3] = on_device(4 * kVocabSize, 0);
+  std::vector<DraftLogits>& logits =
+      selection.Choose<DrawSelection>().drafts.logits;
+  logits[1] = on_device(0, 0);
+  logits[2] = on_device(0, 1);
+  logits[3] = on_device(4 * kVocabSize, 0);
   const absl::StatusOr<CudaStep> step = Build(absl::OkStatus());
   ASSERT_OK(step.status());
   ASSERT_EQ(step->draft_rows.size(), 4u);  // held, all of them
@@ -291,17 +287,18 @@ TEST_F(CudaStepBuilderDraftsTest, RowsOnTheDeviceAreReadWhereTheyAre) {
 TEST_F(CudaStepBuilderDraftsTest, DraftsThatAreDrawnMeanwhileHaveTheirPlaces) {
   const auto tokens = std::make_shared<const std::vector<TokenId>>(99, 5);
   auto coupled = std::make_shared<SelectionParams>();
-  coupled->kind = SelectionKind::kDraws;
   coupled->verify_mode = VerifyMode::kCoupled;
   for (const bool is_coupled : {false, true}) {
-    AddPrompt(9, PlanSelection::DefaultParams());
+    AddPrompt(9);
     const int first = std::ssize(source_.plan.tokens);
     AddDrafted(0, 1, {});
     PlanSelection& selection = AddDrafted(1, 3, {});
     if (is_coupled) selection.params = coupled;
-    selection.pending_drafts.resize(3);
+    std::vector<PendingDraft>& pending =
+        selection.Choose<DrawSelection>().drafts.pending;
+    pending.resize(3);
     for (const int row : {0, 2}) {
-      selection.pending_drafts[row] =
+      pending[row] =
           PendingDraft({tokens, tokens->data() + row}, 10, 4, nullptr);
     }
     const absl::StatusOr<CudaStep> step = Build(absl::OkStatus());
@@ -323,7 +320,6 @@ TEST_F(CudaStepBuilderDraftsTest, RowsThatDoNotWaitHaveTheirPlaces) {
   VerifiedDraft verified[3];
   DraftVerification verification;
   auto coupled = std::make_shared<SelectionParams>();
-  coupled->kind = SelectionKind::kDraws;
   coupled->verify_mode = VerifyMode::kCoupled;
   for (const bool is_coupled : {false, true}) {
     const int first = std::ssize(source_.plan.tokens);
@@ -333,8 +329,9 @@ TEST_F(CudaStepBuilderDraftsTest, RowsThatDoNotWaitHaveTheirPlaces) {
     for (int row = 0; row < 3; ++row) {
       const PendingDraft draft({tokens, tokens->data()}, 10, 4, nullptr,
                                &verification, &verified[row]);
-      selection.pending_drafts.push_back(draft);
-      selection.verified_before.push_back(draft);
+      SampleDrafts& drafts = selection.Choose<DrawSelection>().drafts;
+      drafts.pending.push_back(draft);
+      drafts.verified_before.push_back(draft);
     }
     const absl::StatusOr<CudaStep> step = Build(absl::OkStatus());
     ASSERT_OK(step.status());
@@ -401,12 +398,8 @@ TEST_F(CudaStepBuilderDraftsTest, ShortDraftsHaveNoMoreRoomThanLongOnes) {
 TEST_F(CudaStepBuilderDraftsTest, DraftsHaveTheRowsOfLogitsThatAreLeft) {
   AddDrafted(0, 10, {});
   AddDrafted(1, 7, {});
-  for (int i = 0; i < 82; ++i) {
-    source_.AddRow(std::vector<TokenId>{8}, 1);
-    source_.AddSelection(RequestId{2 + i}, 1, 1, PlanSelection::DefaultParams())
-        .num_candidates = 4;
-  }
-  AddPrompt(99, PlanSelection::DefaultParams());
+  for (int i = 0; i < 82; ++i) AddBeam(2 + i);
+  AddPrompt(99);
   const absl::StatusOr<CudaStep> step = Build(absl::OkStatus());
   ASSERT_OK(step.status());
   EXPECT_EQ(step->shape.num_logits_rows, 100 + 28);
@@ -439,10 +432,11 @@ class CudaStepBuilderPathsTest : public CudaStepBuilderTest {
                              std::make_shared<SelectionParams>());
     selection.first_logits = source_.plan.num_logits - 6 * num_beams;
     selection.num_generated = 3;
-    selection.num_candidates = num_candidates;
+    BeamSelection& beams = selection.Choose<BeamSelection>();
+    beams.num_candidates = num_candidates;
     for (int i = 0; i < 2 * num_beams; ++i) {
-      selection.drafts.push_back({5, 6 + i % 2});
-      selection.ranks.push_back(i / 2);
+      beams.paths.drafts.push_back({5, 6 + i % 2});
+      beams.paths.ranks.push_back(i / 2);
     }
     return selection;
   }

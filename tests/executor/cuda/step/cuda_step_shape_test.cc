@@ -101,8 +101,6 @@ class AnyStep {
 
   SelectionParams AnyParams() {
     SelectionParams params;
-    params.kind = static_cast<SelectionKind>(Below(3));
-    params.gumbel_top_k = params.kind == SelectionKind::kRows && Below(2) == 0;
     params.num_logprobs = Below(3) == 0 ? Below(65) : -1;
     if (Below(3) == 0) params.processors.suppress_tokens = {3, 5};
     if (Below(5) == 0) params.processors.no_repeat_ngram_size = 2;
@@ -110,6 +108,8 @@ class AnyStep {
   }
 
   struct Asked {
+    SelectionKind kind = SelectionKind::kBeams;
+    bool gumbel_top_k = false;
     SelectionParams params;
     CudaGroup group;
     int num_candidates = 1;
@@ -117,7 +117,9 @@ class AnyStep {
     std::vector<int> samples = {};
 
     CudaGroupRequest request() const {
-      return {.num_candidates = num_candidates,
+      return {.kind = kind,
+              .num_candidates = num_candidates,
+              .gumbel_top_k = gumbel_top_k,
               .params = &params,
               .slots = slots,
               .samples = samples};
@@ -127,6 +129,8 @@ class AnyStep {
   // False if its candidates do not fit.
   bool Ask(const CudaInputBatch& batch, int width, int num_logits_rows,
            Asked* asked) {
+    asked->kind = static_cast<SelectionKind>(Below(3));
+    asked->gumbel_top_k = asked->kind == SelectionKind::kRows && Below(2) == 0;
     asked->params = AnyParams();
     asked->group = GroupAt(num_slots_, width);
     asked->group.position = 5 + Below(100);
@@ -135,11 +139,11 @@ class AnyStep {
         (1 + static_cast<int>(asked->group.eos_token_ids.size())) * width;
     asked->slots.resize(width);
     std::iota(asked->slots.begin(), asked->slots.end(), 0);
-    if (asked->params.kind == SelectionKind::kDraws) {
+    if (asked->kind == SelectionKind::kDraws) {
       asked->samples = asked->slots;
     }
     const int64_t count =
-        asked->params.kind == SelectionKind::kRows
+        asked->kind == SelectionKind::kRows
             ? int64_t{num_logits_rows} *
                   std::min(asked->num_candidates, batch_shape_.vocab_size)
             : asked->num_candidates;
@@ -185,8 +189,8 @@ class AnyStep {
         !Ask(*batch, kNumTokens, kNumTokens, &asked)) {
       return;
     }
-    asked.params.kind = SelectionKind::kDraws;
-    asked.params.gumbel_top_k = false;
+    asked.kind = SelectionKind::kDraws;
+    asked.gumbel_top_k = false;
     const int last =
         batch->AddPrompt(std::vector<TokenId>(kNumTokens, 7), 5, num_slots_++);
     std::vector<SelectionRow> logits_rows;
@@ -247,12 +251,11 @@ TEST(CudaStepShapeTest, WhatKernelsIndexIsTheirsInEveryMixture) {
 // Two groups of 40 and 64 beams after 300 samples.
 CudaInputBatch WideBesideSamples() {
   CudaInputBatch batch({.vocab_size = 1500, .max_positions = 512});
-  SelectionParams draws;
-  draws.kind = SelectionKind::kDraws;
-  SelectionParams beams;
-  batch.AddBeams(GroupAt(0, 300), {.params = &draws});
-  batch.AddBeams(GroupAt(300, 40), {.num_candidates = 80, .params = &beams});
-  batch.AddBeams(GroupAt(340, 64), {.num_candidates = 128, .params = &beams});
+  SelectionParams params;
+  batch.AddBeams(GroupAt(0, 300),
+                 {.kind = SelectionKind::kDraws, .params = &params});
+  batch.AddBeams(GroupAt(300, 40), {.num_candidates = 80, .params = &params});
+  batch.AddBeams(GroupAt(340, 64), {.num_candidates = 128, .params = &params});
   return batch;
 }
 
@@ -291,24 +294,27 @@ TEST(CudaStepShapeTest, GroupsInOnePlaceAreSeen) {
 
 // Draws four samples from the single row of logits of a prompt, after two
 // samples.
-CudaInputBatch DrawsOfPrompt(const SelectionParams& draws) {
+CudaInputBatch DrawsOfPrompt() {
   CudaInputBatch batch({.vocab_size = 1500, .max_positions = 512});
-  batch.AddBeams(GroupAt(0, 2), {.params = &draws});
+  const SelectionParams params;
+  batch.AddBeams(GroupAt(0, 2),
+                 {.kind = SelectionKind::kDraws, .params = &params});
   const std::vector<TokenId> tokens(3, 7);
   const int last = batch.AddPrompt(tokens, 0, 2);
   const std::vector<int> samples = {0, 1, 2, 3};
   const float cum = 0;
-  batch.AddPromptLogitsRows(
-      GroupAt(2, 4), {.params = &draws, .slots = samples, .samples = samples},
-      {&last, 1}, {&cum, 1});
+  batch.AddPromptLogitsRows(GroupAt(2, 4),
+                            {.kind = SelectionKind::kDraws,
+                             .params = &params,
+                             .slots = samples,
+                             .samples = samples},
+                            {&last, 1}, {&cum, 1});
   return batch;
 }
 
 TEST(CudaStepShapeTest, DrawsOfOtherRowsOrIntoOtherPlacesAreSeen) {
-  SelectionParams draws;
-  draws.kind = SelectionKind::kDraws;
   const auto fault = [&](size_t draw, int row, int candidate) {
-    CudaInputBatch batch = DrawsOfPrompt(draws);
+    CudaInputBatch batch = DrawsOfPrompt();
     EXPECT_EQ(batch.prompt_draws.size(), 4u);
     batch.prompt_draws[draw].row += row;
     batch.prompt_draws[draw].candidate += candidate;

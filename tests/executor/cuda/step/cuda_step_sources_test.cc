@@ -39,7 +39,7 @@ class CudaStepSourcesTest : public StepBuilderFixture {
                    std::vector<TokenId>{1}, 1);
     PlanSelection& selection = source_.AddSelection(
         RequestId{request}, 1, num_slots, PlanSelection::DefaultParams());
-    selection.num_candidates = 4;
+    selection.choice = BeamSelection{.num_candidates = 4};
     return selection;
   }
 

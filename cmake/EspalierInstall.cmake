@@ -7,6 +7,7 @@ include(CMakePackageConfigHelpers)
 # A person reads these. What they include of the rooms is installed beside them.
 set(espalier_public_headers
   espalier/chat.h
+  espalier/defaults.h
   espalier/engine.h
   espalier/executor.h
   espalier/generator.h

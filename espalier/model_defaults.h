@@ -3,8 +3,9 @@
 
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "espalier/backend.h"
+#include "base/model_description.h"
 #include "request/generation_defaults.h"
 
 namespace espalier {

@@ -1,6 +1,7 @@
 // Reads a translation while it is searched for, and one when it is there, with
 // the installed headers alone.
 #include <espalier/chat.h>
+#include <espalier/defaults.h>
 #include <espalier/engine.h>
 #include <espalier/executor.h>
 #include <espalier/model.h>
@@ -9,11 +10,14 @@
 #include <espalier/status.h>
 #include <espalier/tokenizer.h>
 #include <espalier/trace.h>
+#include <unistd.h>
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
+#include <fstream>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -42,7 +46,24 @@ struct Translator {
   std::shared_ptr<espalier::Tokenizer> tokenizer;
   espalier::PromptTemplate prompt;
   std::shared_ptr<espalier::StepExecutor> steps;
+  espalier::GenerationDefaults defaults;
 };
+
+// Reads defaults of requests from a file, as a model has them in its directory.
+absl::StatusOr<espalier::GenerationDefaults> LoadDefaults(
+    const espalier::ModelDescription& model) {
+  const std::string path =
+      std::filesystem::temp_directory_path() /
+      ("espalier_consumer_" + std::to_string(getpid()) + ".json");
+  std::ofstream(path) << R"({"num_beams": 4, "num_return_sequences": 2})";
+  auto defaults = espalier::LoadModelDefaults(path, "");
+  std::filesystem::remove(path);
+  if (!defaults.ok()) return defaults.status();
+  const absl::Status status =
+      espalier::FitDefaults(path, model, /*has_tokenizer=*/true, &*defaults);
+  if (!status.ok()) return status;
+  return defaults;
+}
 
 absl::StatusOr<Translator> Load(const std::string& directory) {
   auto threads = espalier::ThreadPool::Create(2);
@@ -57,8 +78,10 @@ absl::StatusOr<Translator> Load(const std::string& directory) {
       espalier::PromptTemplates::Load(directory, **tokenizer);
   if (!templates.ok()) return templates.status();
   (*tokenizer)->MarkSpecial(templates->tokens());
+  auto defaults = LoadDefaults((*steps)->description());
+  if (!defaults.ok()) return defaults.status();
   return Translator{*std::move(tokenizer), templates->default_template(),
-                    *std::move(steps)};
+                    *std::move(steps), *std::move(defaults)};
 }
 
 // Continuations, prepared before they run; and lists that are edited.
@@ -94,9 +117,12 @@ awaitable<absl::Status> Translate(const Translator& translator,
       translator.prompt.Apply("Where is the station?", *translator.tokenizer);
   if (!prompt.ok()) co_return prompt.status();
   request.prompt_tokens = *std::move(prompt);
-  request.params.num_beams = 4;
-  request.params.num_return_sequences = 2;
   request.num_continued = 0;  // a translation is a text of its own
+  const auto taken = espalier::CompleteRequest(
+      translator.defaults, std::nullopt, translator.tokenizer.get(),
+      translator.steps->description(), &request);
+  if (!taken.ok()) co_return taken.status();
+  if (taken->size() != 2) co_return absl::InternalError("not all defaults");
 
   auto stream = co_await engine.Stream(request);
   if (!stream.ok()) co_return stream.status();

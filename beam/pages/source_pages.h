@@ -10,7 +10,9 @@
 //   plan.sources.push_back(source.Describe(first_row, num_rows));
 //
 // The source begins at the first position of its first page. What is left of
-// its last page is not used.
+// its last page is not used, but the page counts as full: it is shared, saved
+// and loaded with the others, because the encoder reads all of the source again
+// if any page is missing.
 //
 // Belongs to its pool's strand.
 #pragma once

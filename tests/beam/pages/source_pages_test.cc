@@ -113,6 +113,27 @@ TEST_F(SourcePagesTest, SavedPagesAreLoadedUpToTheFirstGap) {
   EXPECT_EQ(host_.num_held(), 0);
 }
 
+// Whatever pages of sequences are worth saving: without its last page the whole
+// source would be read again.
+TEST_F(SourcePagesTest, AllPagesAreSavedOrNoneHoweverFewPositionsTheLastHas) {
+  for (const int length : {1, 4, 5, 7, 8, 9}) {
+    for (const int min_tokens : {1, 2, 4, 5}) {
+      SourcePages source = OfLength(length);
+      ASSERT_OK(source.TakeMissing());
+      source.Describe(0, 1);
+      StepPlan plan;
+      const bool is_saved = min_tokens < 5;  // no page has 5 tokens
+      EXPECT_EQ(source.Save({.pool = &host_, .min_tokens = min_tokens}, &plan),
+                is_saved);
+      source.Release();
+      source.Load(&plan);
+      EXPECT_EQ(source.num_missing(), is_saved ? 0 : source.num_pages());
+      EXPECT_EQ(source.NumPositions(), is_saved ? length : 0);
+      Validate(source);
+    }
+  }
+}
+
 TEST_F(SourcePagesTest, TooFewPagesAreAnError) {
   SourcePages source = OfLength(25);
   EXPECT_THAT(source.TakeMissing(),

@@ -276,6 +276,12 @@ void PrefixTree::RemoveSubtree(int node) {
   }
 }
 
+std::span<const TokenId> PrefixTree::ChainTokens(int64_t num_pages) {
+  const size_t count = num_pages * page_size_;
+  if (chain_.size() < count) chain_.resize(count);
+  return std::span(chain_).first(count);
+}
+
 void PrefixTree::MarkReady(Cursor cursor) {
   const int node = cursor.node < 0 ? -1 : NodeAt({}, cursor);
   if (node >= 0) nodes_[node].is_ready = true;

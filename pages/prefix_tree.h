@@ -95,6 +95,11 @@ class PrefixTree final : public PageReclaimer {
                                  std::span<const TokenId> tokens,
                                  const PageRef& page, PageState state);
 
+  // Returns the tokens of `num_pages` pages that all have the same edge, for
+  // roots whose names say what their pages hold. Valid until the next call.
+  // Throws std::bad_alloc.
+  std::span<const TokenId> ChainTokens(int64_t num_pages);
+
   // Marks the page of `cursor` as filled; does nothing if it is stale.
   void MarkReady(Cursor cursor);
   // Removes the page of `cursor`, which will not be filled, and its subtree.
@@ -161,6 +166,7 @@ class PrefixTree final : public PageReclaimer {
   std::map<std::string, int, std::less<>> roots_;  // by salt
   Leaves leaves_;
   std::vector<TokenId> buffer_;  // [page_size]
+  std::vector<TokenId> chain_;   // longest result of ChainTokens
   int64_t clock_ = 0;
   int64_t next_serial_ = 1;
   int num_pages_ = 0;

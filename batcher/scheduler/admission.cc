@@ -77,7 +77,7 @@ std::optional<int64_t> Admission::NumPagesFor(
   try {
     const int64_t num_before = pool_->num_available();
     const std::vector<PageRef> found =
-        FindCachedPages(roots, num_source_pages, prompt, page_size, tree_);
+        FindCachedPages(roots, num_source_pages, prompt, tree_);
     // Idle pages are available until it shares them.
     const int64_t num_idle = num_before - pool_->num_available();
     num_pages -= std::ssize(found) - num_idle;

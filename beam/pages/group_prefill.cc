@@ -220,9 +220,8 @@ void GroupPrefill::ShareSource() {
       source_pages_.num_pages != source.num_held()) {
     return;
   }
-  const std::vector<TokenId> edges =
-      SourceEdges(source.num_missing(), pages_->pool().page_size());
-  PrefixMatch match = tree_->Find(roots_.source, source_pages_.end, {edges});
+  PrefixMatch match = tree_->Find(roots_.source, source_pages_.end,
+                                  {tree_->ChainTokens(source.num_missing())});
   is_waiting_ = match.is_filling;
   source_pages_.num_pages += static_cast<int>(std::ssize(match.pages));
   source_pages_.end = match.end;
@@ -462,7 +461,7 @@ void GroupPrefill::Announce(int64_t plan_number) {
 void GroupPrefill::AnnounceSource(int64_t plan_number) {
   if (tree_ == nullptr) return;
   const PageTable& table = pages_->source().table();
-  const std::vector<TokenId> edge = SourceEdges(1, pages_->pool().page_size());
+  const std::span<const TokenId> edge = tree_->ChainTokens(1);
   while (source_pages_.may_extend &&
          source_pages_.num_pages < std::ssize(table.pages())) {
     AnnouncePage(roots_.source, edge, table.pages()[source_pages_.num_pages],
@@ -539,7 +538,7 @@ void GroupPrefill::Keep(const PageTable& table, const TokenPath& path,
 void GroupPrefill::KeepSource() {
   if (source_pages_.may_extend) return;  // all are in the tree
   const PageTable& table = pages_->source().table();
-  const std::vector<TokenId> edge = SourceEdges(1, pages_->pool().page_size());
+  const std::span<const TokenId> edge = tree_->ChainTokens(1);
   AnnouncedPages kept = {};
   for (const PageRef& page : table.pages()) {
     const auto inserted =

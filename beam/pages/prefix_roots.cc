@@ -25,18 +25,14 @@ PrefixRoots::PrefixRoots(const EncoderInput* input, std::string_view cache_salt)
     : tokens(RootOf('t', input, cache_salt)),
       source(input == nullptr ? "" : RootOf('s', input, cache_salt)) {}
 
-std::vector<TokenId> SourceEdges(int64_t num_pages, int page_size) {
-  return std::vector<TokenId>(num_pages * page_size);
-}
-
 std::vector<PageRef> FindCachedPages(const PrefixRoots& roots,
                                      int64_t num_source_pages,
                                      std::span<const TokenId> tokens,
-                                     int page_size, PrefixTree* tree) {
+                                     PrefixTree* tree) {
   std::vector<PageRef> pages;
   if (num_source_pages > 0) {
-    const std::vector<TokenId> edges = SourceEdges(num_source_pages, page_size);
-    pages = tree->Find(roots.source, {}, {edges}).pages;
+    const auto source = tree->ChainTokens(num_source_pages);
+    pages = tree->Find(roots.source, {}, {source}).pages;
     if (std::ssize(pages) < num_source_pages) return pages;
   }
   PrefixMatch match = tree->Find(roots.tokens, {}, {tokens});

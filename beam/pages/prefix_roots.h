@@ -5,7 +5,8 @@
 // A decoder's keys and values depend on its tokens, and with an encoder on the
 // source too. So there is a root for each salt and source. Pages of the source
 // itself are under another root, as a chain of pages that all have the same
-// edge: the content hash in the root's name says what they hold.
+// edge (PrefixTree::ChainTokens): the content hash in the root's name says what
+// they hold.
 #pragma once
 
 #include <cstdint>
@@ -29,15 +30,12 @@ struct PrefixRoots {
   std::string source;  // unused without an encoder
 };
 
-// Returns tokens that lead through `num_pages` pages of a source.
-std::vector<TokenId> SourceEdges(int64_t num_pages, int page_size);
-
 // Returns the pages in the tree that a request need not fill: of its source
 // and, if that is complete, of the first of `tokens`. Throws std::bad_alloc.
 //   num_source_pages  0: no encoder
 std::vector<PageRef> FindCachedPages(const PrefixRoots& roots,
                                      int64_t num_source_pages,
                                      std::span<const TokenId> tokens,
-                                     int page_size, PrefixTree* tree);
+                                     PrefixTree* tree);
 
 }  // namespace espalier

@@ -35,6 +35,27 @@ std::vector<PageId> IdsOf(const PrefixMatch& match) {
   return ids;
 }
 
+// Pages with the same edge, as many as there are; their tokens are not copied
+// for each lookup.
+TEST(PrefixTreeChainTest, AChainIsFoundAsFarAsItsPagesAreReady) {
+  PagePool pool(8, kPageSize);
+  PrefixTree tree(&pool);
+  PrefixTree::Cursor end;
+  std::vector<PageId> inserted;
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_EQ(IdsOf(tree.Find("hash", {}, {tree.ChainTokens(7)})), inserted);
+    const PageRef page = *pool.Allocate();
+    inserted.push_back(page.id());
+    end = tree.Insert("hash", end, tree.ChainTokens(1), page, PageState::kReady)
+              ->cursor;
+  }
+  EXPECT_EQ(IdsOf(tree.Find("hash", {}, {tree.ChainTokens(4)})), inserted);
+  EXPECT_THAT(IdsOf(tree.Find("hash", {}, {tree.ChainTokens(2)})),
+              ElementsAre(inserted[0], inserted[1]));
+  EXPECT_THAT(IdsOf(tree.Find("other", {}, {tree.ChainTokens(4)})), IsEmpty());
+  EXPECT_EQ(tree.ChainTokens(7).data(), tree.ChainTokens(3).data());
+}
+
 class PrefixTreeTest : public ::testing::Test {
  protected:
   // The full pages of `tokens`, ready; returns their ids.

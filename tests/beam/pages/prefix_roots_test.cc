@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -77,12 +78,12 @@ TEST(PrefixRootsTest, CachedPagesAreThoseOfTheSourceAndTheTokens) {
   PagePool pool(8, 2);
   PrefixTree tree(&pool);
   const auto num_cached = [&] {
-    return FindCachedPages(prepared.roots, 2, prepared.request.prompt_tokens, 2,
+    return FindCachedPages(prepared.roots, 2, prepared.request.prompt_tokens,
                            &tree)
         .size();
   };
   EXPECT_EQ(num_cached(), 0u);
-  const std::vector<TokenId> edge = SourceEdges(1, 2);
+  const std::span<const TokenId> edge = tree.ChainTokens(1);
   const auto first = tree.Insert(prepared.roots.source, {}, edge,
                                  *pool.Allocate(), PageState::kReady);
   EXPECT_EQ(num_cached(), 1u);

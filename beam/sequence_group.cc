@@ -111,6 +111,20 @@ absl::Status SequenceGroup::PlanTokens(StepPlan* plan) {
   return absl::OkStatus();
 }
 
+void SequenceGroup::AddSource(int first_row, StepPlan* plan) {
+  const int num_rows = static_cast<int>(plan->rows.size()) - first_row;
+  plan->sources.push_back(pages_.source().Describe(first_row, num_rows));
+}
+
+absl::Status SequenceGroup::PlanOtherDecode(StepPlan* plan) {
+  if (outstanding() || tracer_ != nullptr) return PlanStep(1, plan);
+  prefill_.OnPlan();
+  const int first_row = static_cast<int>(plan->rows.size());
+  RETURN_IF_ERROR(PlanTokens(plan));
+  AddSource(first_row, plan);
+  return absl::OkStatus();
+}
+
 bool SequenceGroup::CanPlanAhead() const {
   if (writer_.num_outstanding() > 1) return false;
   if (speculation_.CanDraftAhead()) return true;
@@ -131,9 +145,8 @@ absl::Status SequenceGroup::PlanStep(int max_tokens, StepPlan* plan,
   const auto first_row = static_cast<int>(plan->rows.size());
   RETURN_IF_ERROR(
       PlanRows(max_tokens, plan, max_logits, max_prefill_rows, draft_room));
-  const int num_rows = static_cast<int>(plan->rows.size()) - first_row;
-  if (pages_.source().has_source() && num_rows > 0) {
-    plan->sources.push_back(pages_.source().Describe(first_row, num_rows));
+  if (pages_.source().has_source() && std::ssize(plan->rows) > first_row) {
+    AddSource(first_row, plan);
   }
   if (tracer_ != nullptr) {
     tracer_->RecordCopies(std::span(plan->page_copies).subspan(num_copies));

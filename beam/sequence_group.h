@@ -192,7 +192,7 @@ class alignas(64) SequenceGroup {
   // Fast path of PlanStep for a group that decodes without drafts. REQUIRES:
   // can_plan(), !prefilling(), !may_draft().
   absl::Status PlanDecode(StepPlan* plan) {
-    if (outstanding() || !decodes_plainly_) return PlanStep(1, plan);
+    if (outstanding() || !decodes_plainly_) return PlanOtherDecode(plan);
     prefill_.OnPlan();
     return PlanTokens(plan);  // the common case
   }
@@ -361,10 +361,14 @@ class alignas(64) SequenceGroup {
                         int max_prefill_rows, const DraftRoom& draft_room);
   absl::Status PlanPrefill(int max_tokens, int max_logits, int max_rows,
                            StepPlan* plan);
+  // PlanDecode with a source, ahead of a result, or with a trace.
+  absl::Status PlanOtherDecode(StepPlan* plan);
   // Plan one token of each sequence: now, and ahead of an outstanding result.
   absl::Status PlanTokens(StepPlan* plan);
   absl::Status PlanNextAsync(StepPlan* plan);
   void AddTokenRows(std::span<const Continuation> live, StepPlan* plan) const;
+  // Adds the source of the plan's rows from `first_row` on.
+  void AddSource(int first_row, StepPlan* plan);
   // Position of every beam's next token in a step that runs ahead. A
   // continuation names one position, so its beams have one length.
   int PositionAhead() const;

@@ -20,12 +20,17 @@ from pathlib import Path
 
 RECORD = Path(__file__).with_name("scheduler_instructions.json")
 TOLERANCE = 0.05
-# Requests, and beams of each.
-CASES = [(256, 1), (64, 4), (4, 64)]
+# Requests, and beams of each. With an encoder each request has a source.
+CASES = {
+    "256 x 1": ("256", "1"),
+    "64 x 4": ("64", "4"),
+    "4 x 64": ("4", "64"),
+    "256 x 1 with an encoder": ("256", "1", "encoder"),
+}
 FEW, MANY = 10, 42  # steps: the difference is 32, two pages of 16 tokens
 
 
-def count(program: str, requests: int, beams: int, steps: int) -> int:
+def count(program: str, steps: int, requests: str, beams: str, *encoder: str) -> int:
     """Instructions within Plan and Advance, setting up included."""
     run = subprocess.run(
         [
@@ -36,7 +41,10 @@ def count(program: str, requests: int, beams: int, steps: int) -> int:
             "--toggle-collect=espalier::Scheduler::Plan()",
             "--toggle-collect=espalier::Scheduler::Advance(absl::*",
             program,
-            *map(str, (requests, beams, steps)),
+            requests,
+            beams,
+            str(steps),
+            *encoder,
         ],
         capture_output=True,
         text=True,
@@ -74,12 +82,9 @@ def main(program: str, records: bool) -> None:
     if not compiler.endswith(" release"):
         skip(f"not a release build: {compiler}")
     counts = {
-        f"{requests} x {beams}": (
-            count(program, requests, beams, MANY)
-            - count(program, requests, beams, FEW)
-        )
+        name: (count(program, MANY, *case) - count(program, FEW, *case))
         // (MANY - FEW)
-        for requests, beams in CASES
+        for name, case in CASES.items()
     }
     record = json.loads(RECORD.read_text()) if RECORD.exists() else {}
     print(f"{compiler}: instructions a step: {counts}; recorded: "

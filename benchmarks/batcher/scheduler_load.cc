@@ -24,6 +24,10 @@ ModelDescription NullModel(const SchedulerLoad::Options& options) {
   // A request of the queue is as wide as all that run, so that it waits.
   model.limits.max_beams = options.num_requests * options.num_beams;
   model.has_shareable_pages = true;
+  if (options.has_encoder) {
+    model.encoder = {.max_source_tokens = kPromptLength,
+                     .decoder_prompt = {kVocabSize - 1}};
+  }
   return model;
 }
 
@@ -72,9 +76,11 @@ void SchedulerLoad::Submit(int i) {
   request.params.num_beams = options_.num_beams;
   request.params.max_new_tokens = kMaxNewTokens;
   request.params.ignore_eos = true;
-  const absl::Status valid = ValidateRequest(NullModel(options_), &request);
+  const ModelDescription model = NullModel(options_);
+  const absl::Status valid = ValidateRequest(model, &request);
   CHECK(valid.ok()) << valid.ToString();
-  scheduler_->Submit(RequestId{i}, PreparedRequest(std::move(request)),
+  scheduler_->Submit(RequestId{i},
+                     PreparedRequest(std::move(request), nullptr, &model),
                      [](const absl::StatusOr<Result>&) {});
 }
 

@@ -19,7 +19,8 @@ class SchedulerLoad {
   struct Options {
     int num_requests = 256;
     int num_beams = 1;
-    int num_waiting = 0;  // requests that nothing has room for
+    int num_waiting = 0;       // requests that nothing has room for
+    bool has_encoder = false;  // prompts are sources
   };
 
   // All requests are fed, and have a first token.

@@ -1,11 +1,8 @@
 #include "http/connection.h"
 
-#include <linux/sockios.h>
 #include <poll.h>
-#include <sys/ioctl.h>
 
 #include <algorithm>
-#include <array>
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/buffer.hpp>
@@ -54,19 +51,10 @@ Refusal Late(const LimitNames& names, RequestReader::State state) {
 
 }  // namespace
 
-bool Connection::IsTransient(const error_code& error) {
-  return error == asio::error::would_block || error == asio::error::try_again ||
-         error == asio::error::interrupted;
-}
-
-Connection::Clock::time_point Connection::After(absl::Duration duration) {
-  // Infinite durations end after a year, so that sums do not overflow.
-  return Clock::now() +
-         absl::ToChronoNanoseconds(std::min(duration, absl::Hours(24 * 365)));
-}
-
 Connection::Connection(Worker* worker, Socket socket)
-    : worker_(worker), socket_(std::move(socket)) {
+    : worker_(worker),
+      socket_(std::move(socket)),
+      writer_(&socket_, &worker->limits(), &worker->counts().bytes_sent) {
   ++worker_->shared().num_connections;
   worker_->counts().open_connections.Add(1);
 }
@@ -78,6 +66,23 @@ Connection::~Connection() {
   if (lingers_) --worker_->shared().num_lingering;
   --worker_->shared().num_connections;
   worker_->counts().open_connections.Add(-1);
+}
+
+template <typename... Parts>
+bool Connection::Send(Parts&&... parts) {
+  try {
+    if (writer_.Send(std::forward<Parts>(parts)...)) return true;
+  } catch (...) {
+    Close();
+    throw;
+  }
+  DropClient();
+  return false;
+}
+
+bool Connection::FinishFlush(SocketWriter::Flushed flushed) {
+  if (flushed == SocketWriter::Flushed::kClientGone) DropClient();
+  return flushed == SocketWriter::Flushed::kAll;
 }
 
 template <typename Work>
@@ -124,7 +129,7 @@ void Connection::Check(Clock::time_point now, bool others_wait) {
     const bool is_due = now >= deadline_;
     const bool is_in_the_way =
         others_wait && phase_ == Phase::kExchange && holds_place_;
-    if (!is_in_the_way) lag_.reset();
+    if (!is_in_the_way) writer_.ForgetLag();
     if (phase_ == Phase::kLinger && is_due) {
       Close();
     } else if (phase_ == Phase::kRead && is_due) {
@@ -141,7 +146,8 @@ void Connection::Check(Clock::time_point now, bool others_wait) {
       error_code ignored;
       socket_.cancel(ignored);
     } else if (phase_ == Phase::kExchange &&
-               (now >= write_deadline_ || (is_in_the_way && IsBehind(now)))) {
+               (writer_.IsLate(now) ||
+                (is_in_the_way && writer_.IsBehind(now)))) {
       CutSlowReader();
     } else if (phase_ == Phase::kExchange && !waits_readable_ &&
                !is_answered_) {
@@ -294,7 +300,7 @@ void Connection::SendContinue(RequestReader::State before) {
   }
   const RequestHead& head = reader_->head();
   if (!head.expects_continue || !head.request.body.empty()) return;
-  if (!Send(kContinue) || !unsent_.empty()) Close();
+  if (!Send(kContinue) || !writer_.is_empty()) Close();
 }
 
 asio::awaitable<std::string> Connection::ReadBody() {
@@ -424,14 +430,13 @@ asio::awaitable<void> Connection::Serve(RequestHead head) {
     constexpr std::string_view kLastChunk[] = {"0\r\n\r\n"};
     Send(kLastChunk);
   }
-  if (!unsent_.empty()) co_await Flush();
+  if (!writer_.is_empty()) FinishFlush(co_await writer_.Flush());
 }
 
 void Connection::EndExchange() {
   worker_->counts().running_exchanges.Add(-1);
   EndLog(/*is_whole=*/phase_ != Phase::kClosed);
-  unsent_ = std::string();
-  unsent_begin_ = 0;
+  writer_.Drop();
   if (phase_ == Phase::kClosed) return;
   Guard([this] { close_after_ ? BeginLinger() : BeginRead(); });
 }
@@ -454,7 +459,7 @@ void Connection::FailWith(const Response& response, std::string note) {
       MakeHead(response, BodyFraming::kLength),
       is_head_ ? std::string_view() : std::string_view(response.body)};
   // A client that does not even take this is not waited for.
-  const bool is_sent = Send(parts) && unsent_.empty();
+  const bool is_sent = Send(parts) && writer_.is_empty();
   EndLog(is_sent);
   if (!is_sent) return Close();
   BeginLinger();
@@ -464,20 +469,22 @@ void Connection::BeginLog(const Request& request) {
   if (worker_->shared().answer_log == nullptr) return;
   logged_ = std::make_unique<Logged>(Logged{.client = ClientAddress(),
                                             .method = request.method,
-                                            .path = request.path});
+                                            .path = request.path,
+                                            .sent_before = writer_.num_sent()});
 }
 
 void Connection::EndLog(bool is_whole) {
   if (logged_ == nullptr) return;
   const std::unique_ptr<Logged> logged = std::move(logged_);
-  worker_->shared().answer_log({.client = logged->client,
-                                .method = logged->method,
-                                .path = logged->path,
-                                .note = logged->note,
-                                .status = logged->status,
-                                .num_bytes = logged->num_bytes,
-                                .elapsed = logged->since_begin.Elapsed(),
-                                .is_whole = is_whole});
+  worker_->shared().answer_log(
+      {.client = logged->client,
+       .method = logged->method,
+       .path = logged->path,
+       .note = logged->note,
+       .status = logged->status,
+       .num_bytes = writer_.num_sent() - logged->sent_before,
+       .elapsed = logged->since_begin.Elapsed(),
+       .is_whole = is_whole});
 }
 
 void Connection::SetNote(std::string note) {
@@ -532,8 +539,8 @@ asio::awaitable<bool> Connection::Respond(Response response) {
     co_return false;
   }
   is_answered_ = true;
-  if (unsent_.empty()) co_return true;
-  co_return co_await Flush();
+  if (writer_.is_empty()) co_return true;
+  co_return FinishFlush(co_await writer_.Flush());
 }
 
 asio::awaitable<bool> Connection::BeginStream(Response head) {
@@ -542,8 +549,8 @@ asio::awaitable<bool> Connection::BeginStream(Response head) {
       head, is_http_1_0_ ? BodyFraming::kUntilClose : BodyFraming::kChunked)};
   if (!Send(parts)) co_return false;
   sends_pieces_ = true;
-  if (unsent_.empty()) co_return true;
-  co_return co_await Flush();
+  if (writer_.is_empty()) co_return true;
+  co_return FinishFlush(co_await writer_.Flush());
 }
 
 asio::awaitable<bool> Connection::SendPiece(std::string_view piece) {
@@ -560,9 +567,9 @@ asio::awaitable<bool> Connection::SendPiece(std::string_view piece) {
         std::string_view(size, static_cast<size_t>(length)), piece, "\r\n"};
     if (!Send(parts)) co_return false;
   }
-  if (!unsent_.empty()) {
+  if (!writer_.is_empty()) {
     sends_in_a_row_ = 0;
-    co_return co_await Flush();
+    co_return FinishFlush(co_await writer_.Flush());
   }
   if (++sends_in_a_row_ == kMaxSendsInARow) {
     sends_in_a_row_ = 0;
@@ -588,121 +595,6 @@ std::string_view Connection::MakeHead(const Response& response,
                       .says_keep_alive = is_http_1_0_ && !close_after_},
                      worker_->date(), &head);
   return head;
-}
-
-bool Connection::Send(std::span<const std::string_view> parts) {
-  error_code error;
-  size_t sent = 0;
-  if (unsent_.empty()) {
-    sent = SendSome(parts, &error);
-    if (error && !IsTransient(error)) {
-      DropClient();
-      return false;
-    }
-  }
-  try {
-    for (std::string_view part : parts) {
-      const size_t skipped = std::min(sent, part.size());
-      sent -= skipped;
-      unsent_.append(part.substr(skipped));
-    }
-  } catch (...) {
-    // The client may have the beginning, and must not get anything else.
-    Close();
-    throw;
-  }
-  return true;
-}
-
-bool Connection::Send(std::string_view head, std::string body) {
-  const std::string_view parts[] = {head, body};
-  if (!unsent_.empty()) return Send(parts);
-  error_code error;
-  const size_t sent = SendSome(parts, &error);
-  if (error && !IsTransient(error)) {
-    DropClient();
-    return false;
-  }
-  if (sent == head.size() + body.size()) return true;
-  if (sent < head.size()) body.insert(0, head.substr(sent));
-  unsent_begin_ = sent < head.size() ? 0 : sent - head.size();
-  unsent_ = std::move(body);
-  return true;
-}
-
-size_t Connection::SendSome(std::span<const std::string_view> parts,
-                            error_code* error) {
-  std::array<asio::const_buffer, 3> buffers;
-  for (size_t i = 0; i < parts.size(); ++i) {
-    buffers[i] = asio::const_buffer(parts[i].data(), parts[i].size());
-  }
-  const size_t sent = socket_.write_some(buffers, *error);
-  worker_->counts().bytes_sent.Add(static_cast<int64_t>(sent));
-  num_sent_ += static_cast<int64_t>(sent);
-  if (logged_ != nullptr) logged_->num_bytes += static_cast<int64_t>(sent);
-  return sent;
-}
-
-asio::awaitable<bool> Connection::Flush() {
-  const Limits& limits = worker_->limits();
-  const Clock::time_point first_deadline = After(limits.write_timeout);
-  int64_t num_taken = 0;
-  write_deadline_ = first_deadline;
-  while (unsent_begin_ < unsent_.size()) {
-    const auto [wait_error] = co_await socket_.async_wait(
-        Socket::wait_write, asio::as_tuple(asio::use_awaitable));
-    if (wait_error || client_gone()) {
-      // If only this write was cancelled, the next one continues here.
-      write_deadline_ = Clock::time_point::max();
-      co_return false;
-    }
-    error_code error;
-    const std::string_view rest[] = {
-        std::string_view(unsent_).substr(unsent_begin_)};
-    const size_t sent = SendSome(rest, &error);
-    if (error && !IsTransient(error)) {
-      DropClient();
-      co_return false;
-    }
-    unsent_begin_ += sent;
-    if (sent == 0) continue;
-    num_taken += static_cast<int64_t>(sent);
-    write_deadline_ =
-        std::min(After(limits.write_timeout),
-                 first_deadline +
-                     std::chrono::seconds(num_taken / limits.min_write_rate));
-  }
-  unsent_.clear();
-  unsent_begin_ = 0;
-  write_deadline_ = Clock::time_point::max();
-  co_return true;
-}
-
-bool Connection::IsBehind(Clock::time_point now) {
-  const int64_t num_taken = NumTaken();
-  if (!lag_.has_value() || num_taken >= lag_->goal) {
-    const auto num_unsent =
-        static_cast<int64_t>(unsent_.size() - unsent_begin_);
-    lag_ = {now, num_taken, num_sent_ + num_unsent, now, num_taken};
-    return false;
-  }
-  if (num_taken > lag_->num_taken) {
-    lag_->changed = now;
-    lag_->num_taken = num_taken;
-  }
-  const Limits& limits = worker_->limits();
-  const absl::Duration patience = limits.crowded_write_timeout;
-  const absl::Duration for_taken =
-      absl::Seconds((num_taken - lag_->begin_taken) / limits.min_write_rate);
-  return absl::FromChrono(now - lag_->changed) >= patience ||
-         absl::FromChrono(now - lag_->begin) >= patience + for_taken;
-}
-
-int64_t Connection::NumTaken() const {
-  int num_held = 0;
-  // It fails for a socket other than TCP, whose bytes count as acknowledged.
-  ioctl(const_cast<Socket&>(socket_).native_handle(), SIOCOUTQ, &num_held);
-  return num_sent_ - num_held;
 }
 
 void Connection::CutSlowReader() {

@@ -18,24 +18,19 @@
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
-#include <boost/asio/basic_stream_socket.hpp>
 #include <boost/asio/cancellation_signal.hpp>
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/tcp.hpp>
 #include <boost/intrusive/list_hook.hpp>
-#include <chrono>
 #include <memory>
-#include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "absl/time/time.h"
 #include "http/message.h"
 #include "http/peer.h"
 #include "http/request_reader.h"
 #include "http/response_head.h"
+#include "http/socket.h"
+#include "http/socket_writer.h"
 
 namespace espalier::http {
 
@@ -45,14 +40,6 @@ class Connection : public Peer,
                    public std::enable_shared_from_this<Connection>,
                    public boost::intrusive::list_base_hook<> {
  public:
-  using Clock = std::chrono::steady_clock;
-  using Socket =
-      boost::asio::basic_stream_socket<boost::asio::ip::tcp,
-                                       boost::asio::io_context::executor_type>;
-
-  // True for errors after which the call is to be tried again.
-  static bool IsTransient(const boost::system::error_code& error);
-
   Connection(Worker* worker, Socket socket);
   ~Connection() override;
 
@@ -83,8 +70,6 @@ class Connection : public Peer,
   enum class Phase { kRead, kExchange, kLinger, kClosed };
   class ExchangeEnd;
   struct Logged;
-
-  static Clock::time_point After(absl::Duration duration);
 
   // Runs `work`; ends the connection if it throws for lack of memory.
   template <typename Work>
@@ -126,27 +111,19 @@ class Connection : public Peer,
   void BeginLog(const Request& request);
   void EndLog(bool is_whole);
 
-  // Writing. An answer is handed to the system at once as far as it takes it;
-  // the rest waits in unsent_.
+  // Writing.
   std::string_view MakeHead(const Response& response, BodyFraming framing);
-  // Returns false if the client has gone. If memory for the unsent part is
-  // lacking, the connection ends.
-  bool Send(std::span<const std::string_view> parts);
-  // As above; moves the unsent rest of a long body instead of copying it.
-  bool Send(std::string_view head, std::string body);
-  size_t SendSome(std::span<const std::string_view> parts,
-                  boost::system::error_code* error);
-  // Waits until the system has taken what is unsent. False as Send.
-  boost::asio::awaitable<bool> Flush();
-  // True if the client has not taken in time what it was sent while others
-  // wait (Limits::crowded_write_timeout).
-  bool IsBehind(Clock::time_point now);
-  // Bytes of those handed to the system that the client's has acknowledged.
-  int64_t NumTaken() const;
+  // SocketWriter::Send. Returns false if the client has gone; its connection
+  // has ended then, as it has if memory for the unsent part is lacking.
+  template <typename... Parts>
+  bool Send(Parts&&... parts);
+  // True if all was sent. If the client has gone, its connection ends.
+  bool FinishFlush(SocketWriter::Flushed flushed);
   void CutSlowReader();
 
   Worker* const worker_;  // outlives it
   Socket socket_;
+  SocketWriter writer_;
   Phase phase_ = Phase::kRead;
   bool waits_readable_ = false;
   bool is_refused_ = false;  // beyond max_connections
@@ -179,20 +156,6 @@ class Connection : public Peer,
   bool sends_pieces_ = false;  // their head was sent
   bool was_checked_ = false;   // it ran at the last Check
   int sends_in_a_row_ = 0;     // without giving way to other connections
-  std::string unsent_;         // from unsent_begin_ on
-  size_t unsent_begin_ = 0;
-  Clock::time_point write_deadline_ = Clock::time_point::max();
-  int64_t num_sent_ = 0;  // handed to the system, since the connection began
-  // Once the client has taken `goal` bytes, the next goal is what was sent by
-  // then. Unset while no others wait.
-  struct Lag {
-    Clock::time_point begin;
-    int64_t begin_taken;  // bytes
-    int64_t goal;
-    Clock::time_point changed;  // when it was seen to have taken something
-    int64_t num_taken;
-  };
-  std::optional<Lag> lag_;
 
   std::unique_ptr<Logged> logged_;  // null if there is no log
 };

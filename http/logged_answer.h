@@ -15,7 +15,7 @@ struct Connection::Logged {
   std::string path;
   std::string note = {};
   int status = 0;
-  int64_t num_bytes = 0;
+  int64_t sent_before = 0;  // bytes of earlier answers of the connection
   Stopwatch since_begin = {};
 };
 

@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "http/connection.h"
+#include "http/socket.h"
 #include "http/worker.h"
 
 namespace espalier::http {
@@ -68,8 +69,7 @@ std::string ServeBytes(std::string_view bytes, size_t piece,
                       .handler = handler};
   Worker worker(&shared);
   // A Connection sees no other family than TCP's.
-  worker.Add(
-      Connection::Socket(worker.context(), boost::asio::ip::tcp::v4(), fds[0]));
+  worker.Add(Socket(worker.context(), boost::asio::ip::tcp::v4(), fds[0]));
   std::string answer;
   bool writes = true;
   do {

@@ -17,6 +17,7 @@
 #include "base/field_error.h"
 #include "base/status.h"
 #include "http/resolve.h"
+#include "http/socket.h"
 
 namespace espalier::http {
 
@@ -152,7 +153,7 @@ void ServerCore::AcceptConnections(Listener* listener) {
   for (int i = 0; i < kMaxAcceptsInARow && !error; ++i) {
     error = AcceptOne(&listener->acceptor);
   }
-  if (!error || Connection::IsTransient(error) ||
+  if (!error || IsTransient(error) ||
       error == asio::error::connection_aborted) {
     WaitForConnections(listener);
   } else {
@@ -164,7 +165,7 @@ error_code ServerCore::AcceptOne(Acceptor* acceptor) {
   Worker& worker = *workers_[next_worker_ % workers_.size()];
   error_code error;
   try {
-    Connection::Socket socket(worker.context());
+    Socket socket(worker.context());
     if (acceptor->accept(socket, error)) return error;
     ++next_worker_;
     if (&worker == workers_.front().get()) {

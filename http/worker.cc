@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/time/time.h"
+#include "http/socket.h"
 
 namespace espalier::http {
 
@@ -87,7 +88,7 @@ void Worker::Finish() {
   });
 }
 
-void Worker::Add(Connection::Socket socket) {
+void Worker::Add(Socket socket) {
   if (is_finishing_) return;
   // Counts it before it is compared, so that no two take the last place.
   const auto connection = std::make_shared<Connection>(this, std::move(socket));
@@ -127,7 +128,7 @@ void Worker::StartTimer() {
 
 void Worker::Check() {
   if (connections_.empty() || is_finishing_) return;
-  const auto now = Connection::Clock::now();
+  const auto now = Clock::now();
   const bool others_wait =
       shared_->others_wait != nullptr && shared_->others_wait();
   for (auto next = connections_.begin(); next != connections_.end();) {

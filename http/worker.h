@@ -19,6 +19,7 @@
 #include "http/counters.h"
 #include "http/exchange.h"
 #include "http/server.h"
+#include "http/socket.h"
 
 namespace espalier::http {
 
@@ -59,7 +60,7 @@ class Worker {
   bool has_ended() const { return has_ended_.load(); }
 
   // A socket of context().
-  void Add(Connection::Socket socket);
+  void Add(Socket socket);
 
   // For connections.
   Counters& counts() { return counters_; }

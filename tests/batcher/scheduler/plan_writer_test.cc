@@ -98,6 +98,38 @@ int NumDrafted(const StepPlan& plan) {
   return count;
 }
 
+// Verified drafts are tokens of the step, which are subtracted with its rows;
+// requested ones are tokens of a later step.
+TEST(StepBudgetTest, DraftsTakeWhatTheirStepHasNotCounted) {
+  std::mt19937 random(1);
+  for (int i = 0; i < 100; ++i) {
+    const int per_token = 1 + random() % 3;  // rows of logits
+    StepBudget budget = {
+        .num_tokens = 50,
+        .num_logits = 60,
+        .num_prefill_rows = 7,
+        .drafts = {.num_tokens = 30, .num_logits = 90, .num_pages = 20}};
+    const int num_verified = random() % 6;
+    budget.TakeDrafts(num_verified, num_verified * per_token, 3);
+    EXPECT_EQ(budget.num_tokens, 50);
+    EXPECT_EQ(budget.num_logits, 60 - num_verified * (per_token - 1));
+    std::vector<DraftSequence> requested(random() % 4);
+    int num_drafts = num_verified;
+    for (DraftSequence& sequence : requested) {
+      sequence.num_tokens = random() % 5;
+      num_drafts += sequence.num_tokens;
+    }
+    const int num_logits = budget.num_logits;
+    budget.TakeRequested(requested, per_token, 2);
+    EXPECT_EQ(budget.num_tokens, 50);
+    EXPECT_EQ(budget.num_logits, num_logits);
+    EXPECT_EQ(budget.num_prefill_rows, 7);
+    EXPECT_EQ(budget.drafts.num_tokens, 30 - num_drafts);
+    EXPECT_EQ(budget.drafts.num_logits, 90 - num_drafts * per_token);
+    EXPECT_EQ(budget.drafts.num_pages, 15);
+  }
+}
+
 TEST(PlanWriterTest, GroupsWithRoomStayWithinTheBudgetAndOthersWouldNot) {
   int num_refused = 0;
   int num_exact = 0;

@@ -79,7 +79,7 @@ absl::StatusOr<DfaEdges> Trim(const DfaEdges& dfa) {
   const std::vector<uint8_t> to_end =
       Reachable(dfa, std::move(ends), /*forward=*/false);
   if (to_end[ByteAutomaton::kStart] == 0) {
-    return InvalidArgument("it matches no text");
+    return InvalidArgument("no text matches");
   }
   std::vector<int32_t> numbers(dfa.num_states(), -1);
   int num_states = 0;
@@ -153,8 +153,11 @@ DfaEdges NumberByDistance(const DfaEdges& dfa) {
 
 absl::StatusOr<ByteAutomaton> BuildAutomaton(DfaEdges dfa,
                                              CompileBudget* budget) {
+  // The passes below read an edge ten to twenty times.
+  constexpr int64_t kStepsOfEdge = 12;
   RETURN_IF_ERROR(
-      budget->Take(static_cast<int64_t>(dfa.edges.size()) + dfa.num_states()));
+      budget->Take(kStepsOfEdge * (static_cast<int64_t>(dfa.edges.size()) +
+                                   dfa.num_states())));
   ASSIGN_OR_RETURN(dfa, Trim(dfa));
   std::vector<int32_t> blocks = MinimizeDfa(dfa);
   const int num_states = 1 + *std::max_element(blocks.begin(), blocks.end());

@@ -15,19 +15,19 @@
 namespace espalier {
 
 // Makes sets of states of the NFA the states of a deterministic automaton, from
-// the start on. A set has only states with edges that take a byte, or with a
-// way to the end.
+// the start on. A set has only states with edges that take a byte, and says
+// whether empty edges lead to the end.
 class SubsetConstruction {
  public:
   using State = ByteNfa::State;
 
-  SubsetConstruction(const ByteNfa& nfa, State start, State end)
-      : nfa_(nfa),
+  SubsetConstruction(ByteNfa nfa, State start, State end)
+      : nfa_(std::move(nfa)),
         start_(start),
         end_(end),
-        seen_(nfa.num_states_, 0),
-        byte_first_(nfa.num_states_ + 1, 0),
-        empty_first_(nfa.num_states_ + 1, 0) {}
+        seen_(nfa_.num_states_, 0),
+        byte_first_(nfa_.num_states_ + 1, 0),
+        empty_first_(nfa_.num_states_ + 1, 0) {}
 
   absl::StatusOr<DfaEdges> Run() {
     SortEdges();
@@ -53,19 +53,20 @@ class SubsetConstruction {
 
   // Orders the edges by the state that they leave.
   void SortEdges() {
-    byte_edges_ = nfa_.byte_edges_;
-    empty_edges_ = nfa_.empty_edges_;
-    const auto by_from = [](const auto& a, const auto& b) {
-      return a.from < b.from;
-    };
-    std::stable_sort(byte_edges_.begin(), byte_edges_.end(), by_from);
-    std::stable_sort(empty_edges_.begin(), empty_edges_.end(), by_from);
-    for (const auto& edge : byte_edges_) ++byte_first_[edge.from + 1];
-    for (const auto& edge : empty_edges_) ++empty_first_[edge.from + 1];
-    for (State s = 0; s < nfa_.num_states_; ++s) {
-      byte_first_[s + 1] += byte_first_[s];
-      empty_first_[s + 1] += empty_first_[s];
-    }
+    byte_edges_ = Sorted(std::move(nfa_.byte_edges_), &byte_first_);
+    empty_edges_ = Sorted(std::move(nfa_.empty_edges_), &empty_first_);
+  }
+
+  // A counting sort. `first` becomes the index of each state's first edge.
+  template <typename Edge>
+  std::vector<Edge> Sorted(std::vector<Edge> edges,
+                           std::vector<int32_t>* first) const {
+    for (const Edge& edge : edges) ++(*first)[edge.from + 1];
+    for (State s = 0; s < nfa_.num_states_; ++s) (*first)[s + 1] += (*first)[s];
+    std::vector<int32_t> next(first->begin(), first->end() - 1);
+    std::vector<Edge> sorted(edges.size());
+    for (const Edge& edge : edges) sorted[next[edge.from]++] = edge;
+    return sorted;
   }
 
   // Two bytes are of one class if no range of an edge begins between them.
@@ -147,7 +148,7 @@ class SubsetConstruction {
     sets_.push_back(std::make_unique<Set>(std::move(states)));
     numbers_.emplace(sets_.back().get(), number);
     dfa_.accepts.push_back(accepts ? 1 : 0);
-    // Minimizing may merge states, so more of them are allowed here.
+    // Minimization may merge states, so more of them are allowed here.
     RETURN_IF_ERROR(nfa_.budget_->CheckStates(number / 4));
     // Memory of a set counts more than a step.
     RETURN_IF_ERROR(
@@ -186,7 +187,7 @@ class SubsetConstruction {
     return absl::OkStatus();
   }
 
-  const ByteNfa& nfa_;
+  ByteNfa nfa_;
   const State start_;
   const State end_;
   std::vector<ByteNfa::ByteEdge> byte_edges_;
@@ -202,13 +203,15 @@ class SubsetConstruction {
 };
 
 absl::StatusOr<ByteNfa::State> ByteNfa::AddState() {
-  RETURN_IF_ERROR(budget_->Take(8));
+  RETURN_IF_ERROR(budget_->Take(kStepsForMemory));
   return num_states_++;
 }
 
-absl::StatusOr<ByteAutomaton> ByteNfa::Build(State start, State end) const {
-  ASSIGN_OR_RETURN(DfaEdges dfa, SubsetConstruction(*this, start, end).Run());
-  return BuildAutomaton(std::move(dfa), budget_);
+absl::StatusOr<ByteAutomaton> ByteNfa::Build(State start, State end) && {
+  CompileBudget* const budget = budget_;
+  ASSIGN_OR_RETURN(DfaEdges dfa,
+                   SubsetConstruction(std::move(*this), start, end).Run());
+  return BuildAutomaton(std::move(dfa), budget);
 }
 
 }  // namespace espalier

@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/status.h"
 #include "constrain/byte_automaton.h"
 #include "constrain/compile_budget.h"
 #include "constrain/dfa_edges.h"
@@ -33,17 +34,23 @@ class ByteNfa {
 
   // Errors: kInvalidArgument if the budget is spent.
   absl::StatusOr<State> AddState();
-  void AddBytes(State from, uint8_t first, uint8_t last, State to) {
+  // Each takes steps for its memory. Errors: as AddState.
+  absl::Status AddBytes(State from, uint8_t first, uint8_t last, State to) {
+    RETURN_IF_ERROR(budget_->Take(kStepsForMemory));
     byte_edges_.push_back({from, first, last, to});
+    return absl::OkStatus();
   }
-  void AddEmpty(State from, State to,
-                NfaCondition condition = NfaCondition::kAlways) {
+  absl::Status AddEmpty(State from, State to,
+                        NfaCondition condition = NfaCondition::kAlways) {
+    RETURN_IF_ERROR(budget_->Take(kStepsForMemory));
     empty_edges_.push_back({from, condition, to});
+    return absl::OkStatus();
   }
 
-  // Returns the automaton of the texts that lead from `start` to `end`.
+  // Returns the automaton of the texts that lead from `start` to `end`. The NFA
+  // is empty afterwards.
   // Errors: as BuildAutomaton.
-  absl::StatusOr<ByteAutomaton> Build(State start, State end) const;
+  absl::StatusOr<ByteAutomaton> Build(State start, State end) &&;
 
  private:
   struct ByteEdge {
@@ -58,6 +65,9 @@ class ByteNfa {
     State to;
   };
   friend class SubsetConstruction;
+
+  // A state or an edge takes some 30 bytes until the automaton is built.
+  static constexpr int64_t kStepsForMemory = 12;
 
   CompileBudget* budget_;
   int32_t num_states_ = 0;

@@ -47,6 +47,8 @@ class ChoiceBuilder {
 
   // REQUIRES: `text` is greater than the one before.
   absl::Status Add(std::string_view text) {
+    // A text of n bytes has n + 1 states.
+    RETURN_IF_ERROR(budget_.CheckStates(static_cast<int64_t>(text.size()) + 1));
     const size_t num_common =
         std::mismatch(text.begin(), text.end(), last_.begin(), last_.end())
             .first -

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "base/status.h"
 
@@ -15,7 +17,9 @@ namespace {
 
 using Range = CodePointSet::Range;
 
-constexpr Range kSurrogates = {0xD800, 0xDFFF};
+// Around the surrogates.
+constexpr char32_t kLastBefore = 0xD7FF;
+constexpr char32_t kFirstAfter = 0xE000;
 
 // Bytes of one code point in UTF-8.
 struct Utf8 {
@@ -43,8 +47,7 @@ absl::Status AddInterval(std::span<const uint8_t> first,
                          std::span<const uint8_t> last, ByteNfa* nfa,
                          ByteNfa::State from, ByteNfa::State to) {
   if (first.size() == 1) {
-    nfa->AddBytes(from, first[0], last[0], to);
-    return absl::OkStatus();
+    return nfa->AddBytes(from, first[0], last[0], to);
   }
   static constexpr std::array<uint8_t, 3> kLowest = {0x80, 0x80, 0x80};
   static constexpr std::array<uint8_t, 3> kHighest = {0xBF, 0xBF, 0xBF};
@@ -55,7 +58,7 @@ absl::Status AddInterval(std::span<const uint8_t> first,
                        std::span<const uint8_t> rest_first,
                        std::span<const uint8_t> rest_last) -> absl::Status {
     ASSIGN_OR_RETURN(const ByteNfa::State middle, nfa->AddState());
-    nfa->AddBytes(from, low, high, middle);
+    RETURN_IF_ERROR(nfa->AddBytes(from, low, high, middle));
     return AddInterval(rest_first, rest_last, nfa, middle, to);
   };
   const auto first_rest = first.subspan(1);
@@ -78,11 +81,18 @@ absl::Status AddInterval(std::span<const uint8_t> first,
              highest);
 }
 
-// Code points of each general category, by its short name.
-using Categories = std::map<std::string, CodePointSet>;
+// Code points of each general category and group, by its short name.
+using Categories = std::map<std::string, CodePointSet, std::less<>>;
 
 Categories MakeCategories() {
-  Categories result;
+  std::map<std::string, std::vector<Range>> ranges;
+  const auto add = [&](const std::string& category, Range range) {
+    ranges[category].push_back(range);
+    ranges[category.substr(0, 1)].push_back(range);
+    if (category == "Lu" || category == "Ll" || category == "Lt") {
+      ranges["LC"].push_back(range);
+    }
+  };
   char32_t first = 0;
   std::string name = utf8proc_category_string(0);
   for (char32_t c = 1; c <= CodePointSet::kLast + 1; ++c) {
@@ -91,71 +101,58 @@ Categories MakeCategories() {
             ? ""
             : utf8proc_category_string(static_cast<utf8proc_int32_t>(c));
     if (name == next) continue;
-    result[name].Add({first, c - 1});
+    add(name, {first, c - 1});
     first = c;
     name = next;
   }
-  return result;
+  Categories categories;
+  for (auto& [category, of_category] : ranges) {
+    categories[category] = CodePointSet::Of(std::move(of_category));
+  }
+  return categories;
 }
 
 }  // namespace
 
-void CodePointSet::Add(Range range) {
-  if (range.first < kSurrogates.first && range.last > kSurrogates.last) {
-    Add({range.first, kSurrogates.first - 1});
-    return Add({kSurrogates.last + 1, range.last});
+CodePointSet CodePointSet::Of(std::vector<Range> ranges) {
+  std::sort(ranges.begin(), ranges.end(),
+            [](const Range& a, const Range& b) { return a.first < b.first; });
+  std::vector<Range> merged;
+  const auto add = [&](char32_t first, char32_t last) {
+    if (first > last) return;
+    if (!merged.empty() && first <= merged.back().last + 1) {
+      merged.back().last = std::max(merged.back().last, last);
+    } else {
+      merged.push_back({first, last});
+    }
+  };
+  for (const Range& range : ranges) {
+    add(range.first, std::min(range.last, kLastBefore));
   }
-  if (range.first >= kSurrogates.first && range.first <= kSurrogates.last) {
-    range.first = kSurrogates.last + 1;
+  for (const Range& range : ranges) {
+    add(std::max(range.first, kFirstAfter), range.last);
   }
-  if (range.last >= kSurrogates.first && range.last <= kSurrogates.last) {
-    range.last = kSurrogates.first - 1;
-  }
-  if (range.first > range.last) return;
-  // Ranges that overlap with it or touch it are merged.
-  const auto begin = std::lower_bound(
-      ranges_.begin(), ranges_.end(), range.first,
-      [](const Range& r, char32_t first) { return r.last + 1 < first; });
-  auto end = begin;
-  for (; end != ranges_.end() && end->first <= range.last + 1; ++end) {
-    range.first = std::min(range.first, end->first);
-    range.last = std::max(range.last, end->last);
-  }
-  ranges_.insert(ranges_.erase(begin, end), range);
-}
-
-void CodePointSet::Add(const CodePointSet& other) {
-  for (const Range& range : other.ranges_) Add(range);
+  CodePointSet result;
+  result.ranges_ = std::move(merged);
+  return result;
 }
 
 CodePointSet CodePointSet::Complement() const {
-  CodePointSet result;
+  std::vector<Range> result;
   char32_t next = 0;
   for (const Range& range : ranges_) {
-    if (range.first > next) result.Add({next, range.first - 1});
+    if (range.first > next) result.push_back({next, range.first - 1});
     next = range.last + 1;
   }
-  if (next <= kLast) result.Add({next, kLast});
-  return result;
+  if (next <= kLast) result.push_back({next, kLast});
+  return Of(std::move(result));
 }
 
-bool CodePointSet::Contains(char32_t code_point) const {
-  const auto range =
-      std::lower_bound(ranges_.begin(), ranges_.end(), code_point,
-                       [](const Range& r, char32_t c) { return r.last < c; });
-  return range != ranges_.end() && range->first <= code_point;
-}
-
-std::optional<CodePointSet> CodePointSet::OfCategory(std::string_view name) {
+const CodePointSet* CodePointSet::OfCategory(std::string_view name) {
   // Made once, because it takes a look at each code point.
   static const Categories& categories = *new Categories(MakeCategories());
-  if (name.empty()) return std::nullopt;
-  CodePointSet result;
-  for (const auto& [category, set] : categories) {
-    if (std::string_view(category).starts_with(name)) result.Add(set);
-  }
-  if (result.empty()) return std::nullopt;
-  return result;
+  const auto found = categories.find(name);
+  return found == categories.end() ? nullptr : &found->second;
 }
 
 absl::Status CodePointSet::AddTo(ByteNfa* nfa, ByteNfa::State from,

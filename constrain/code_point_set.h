@@ -7,7 +7,6 @@
 
 #include <cstdint>
 #include <initializer_list>
-#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -26,25 +25,23 @@ class CodePointSet {
   };
 
   CodePointSet() = default;
-  CodePointSet(std::initializer_list<Range> ranges) {
-    for (const Range& range : ranges) Add(range);
-  }
+  CodePointSet(std::initializer_list<Range> ranges)
+      : CodePointSet(Of(ranges)) {}
   static CodePointSet All() { return {{0, kLast}}; }
-  // Code points of a general category, "Lu", or of a group of them, "L", by
-  // Unicode's short names. Nullopt if there is none of this name.
-  static std::optional<CodePointSet> OfCategory(std::string_view name);
+  // Returns the code points of a general category, "Lu", or of a group of them,
+  // "L" or "LC", by Unicode's short names. Null if there is none of this name.
+  static const CodePointSet* OfCategory(std::string_view name);
 
-  // REQUIRES: first <= last <= kLast.
-  void Add(Range range);
-  void Add(const CodePointSet& other);
+  // The union of ranges in any order. Takes O(n log n) steps.
+  // REQUIRES: each has first <= last <= kLast.
+  static CodePointSet Of(std::vector<Range> ranges);
   CodePointSet Complement() const;
 
   bool empty() const { return ranges_.empty(); }
-  bool Contains(char32_t code_point) const;
   // Ascending, disjoint, not adjacent.
   const std::vector<Range>& ranges() const { return ranges_; }
 
-  // Adds the UTF-8 form of each code point as a way from `from` to `to`.
+  // Adds the UTF-8 form of each code point as a path from `from` to `to`.
   // Errors: kInvalidArgument if the budget of `nfa` is spent.
   absl::Status AddTo(ByteNfa* nfa, ByteNfa::State from,
                      ByteNfa::State to) const;

@@ -1,5 +1,7 @@
 #include "constrain/regex_language.h"
 
+#include <utility>
+
 #include "base/status.h"
 #include "constrain/byte_nfa.h"
 #include "constrain/regex_parser.h"
@@ -9,9 +11,9 @@ namespace {
 
 using State = ByteNfa::State;
 
-// Adds syntax trees to an NFA. Each function adds ways from `from`, and returns
-// the state that they lead to. No way leads back to `from`, so several trees
-// may begin there.
+// Adds syntax trees to an NFA. Each function adds paths from `from`, and
+// returns the state that they lead to. No path leads back to `from`, so several
+// trees may begin there.
 class RegexToNfa {
  public:
   RegexToNfa(ByteNfa* nfa, CompileBudget* budget)
@@ -50,7 +52,7 @@ class RegexToNfa {
 
   absl::StatusOr<State> AddCondition(NfaCondition condition, State from) {
     ASSIGN_OR_RETURN(const State to, nfa_.AddState());
-    nfa_.AddEmpty(from, to, condition);
+    RETURN_IF_ERROR(nfa_.AddEmpty(from, to, condition));
     return to;
   }
 
@@ -65,7 +67,7 @@ class RegexToNfa {
     ASSIGN_OR_RETURN(const State to, nfa_.AddState());
     for (const RegexNode& child : node.children) {
       ASSIGN_OR_RETURN(const State end, Add(child, from));
-      nfa_.AddEmpty(end, to);
+      RETURN_IF_ERROR(nfa_.AddEmpty(end, to));
     }
     return to;
   }
@@ -79,22 +81,22 @@ class RegexToNfa {
     }
     if (node.max_count == RegexNode::kUnbounded) return AddLoop(child, from);
     ASSIGN_OR_RETURN(const State to, nfa_.AddState());
-    nfa_.AddEmpty(from, to);
+    RETURN_IF_ERROR(nfa_.AddEmpty(from, to));
     for (int i = node.min_count; i < node.max_count; ++i) {
       RETURN_IF_ERROR(budget_.Take(1));
       ASSIGN_OR_RETURN(from, Add(child, from));
-      nfa_.AddEmpty(from, to);
+      RETURN_IF_ERROR(nfa_.AddEmpty(from, to));
     }
     return to;
   }
 
   absl::StatusOr<State> AddLoop(const RegexNode& child, State from) {
     ASSIGN_OR_RETURN(const State loop, nfa_.AddState());
-    nfa_.AddEmpty(from, loop);
+    RETURN_IF_ERROR(nfa_.AddEmpty(from, loop));
     ASSIGN_OR_RETURN(const State end, Add(child, loop));
-    nfa_.AddEmpty(end, loop);
+    RETURN_IF_ERROR(nfa_.AddEmpty(end, loop));
     ASSIGN_OR_RETURN(const State to, nfa_.AddState());
-    nfa_.AddEmpty(loop, to);
+    RETURN_IF_ERROR(nfa_.AddEmpty(loop, to));
     return to;
   }
 
@@ -104,10 +106,9 @@ class RegexToNfa {
 
 absl::StatusOr<ByteAutomaton> Compile(const RegexNode& tree,
                                       RegexMatching matching,
-                                      const CompileLimits& limits) {
-  CompileBudget budget(limits);
-  ByteNfa nfa(&budget);
-  RegexToNfa adder(&nfa, &budget);
+                                      CompileBudget* budget) {
+  ByteNfa nfa(budget);
+  RegexToNfa adder(&nfa, budget);
   ASSIGN_OR_RETURN(const State start, nfa.AddState());
   State state = start;
   const bool searches = matching == RegexMatching::kSearch;
@@ -118,7 +119,7 @@ absl::StatusOr<ByteAutomaton> Compile(const RegexNode& tree,
   if (searches) {
     ASSIGN_OR_RETURN(state, adder.AddAnyText(state));
   }
-  return nfa.Build(start, state);
+  return std::move(nfa).Build(start, state);
 }
 
 }  // namespace
@@ -126,8 +127,9 @@ absl::StatusOr<ByteAutomaton> Compile(const RegexNode& tree,
 absl::StatusOr<ByteAutomaton> CompileRegex(std::string_view pattern,
                                            RegexMatching matching,
                                            const CompileLimits& limits) {
-  ASSIGN_OR_RETURN(const RegexNode tree, ParseRegex(pattern));
-  return Compile(tree, matching, limits);
+  CompileBudget budget(limits);
+  ASSIGN_OR_RETURN(const RegexNode tree, ParseRegex(pattern, &budget));
+  return Compile(tree, matching, &budget);
 }
 
 }  // namespace espalier

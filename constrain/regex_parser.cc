@@ -14,8 +14,9 @@ namespace espalier {
 namespace {
 
 constexpr size_t kMaxBytes = 65'536;
-constexpr int kMaxDepth = 200;      // nested groups
-constexpr int kMaxCount = 1 << 20;  // largest count of a repetition
+constexpr int kMaxDepth = 200;        // nested groups
+constexpr int64_t kStepsOfRange = 8;  // time and memory of a class's range
+constexpr int kMaxCount = 1 << 20;    // largest count of a repetition
 
 using Kind = RegexNode::Kind;
 
@@ -84,7 +85,8 @@ RegexNode NodeOf(CodePointSet set) {
 
 class Parser {
  public:
-  explicit Parser(std::string_view pattern) : pattern_(pattern) {}
+  Parser(std::string_view pattern, CompileBudget* budget)
+      : pattern_(pattern), budget_(*budget) {}
 
   absl::StatusOr<RegexNode> Parse() {
     ASSIGN_OR_RETURN(RegexNode node, ParseChoice(0));
@@ -194,7 +196,9 @@ class Parser {
     const size_t at = at_;
     ASSIGN_OR_RETURN(const bool repeats, ParseRepeat(&repeat));
     if (!repeats) return atom;
-    if (atom.kind == Kind::kAtStart || atom.kind == Kind::kAtEnd) {
+    const bool is_anchor =
+        atom.kind == Kind::kAtStart || atom.kind == Kind::kAtEnd;
+    if (is_anchor && pattern_[begin] != '(') {
       return Error(at, ShownInQuotes(pattern_.substr(at, at_ - at)),
                    " repeats the anchor at byte ", begin);
     }
@@ -286,6 +290,7 @@ class Parser {
       return absl::OkStatus();
     }
     if (Looks("P")) return Unsupported(begin, "\"(?P\" without a name");
+    if (AtEnd()) return Error(begin, "the group is not closed by \")\"");
     const std::string_view flags = pattern_.substr(at_);
     const size_t end = flags.find_first_of(":)");
     return Unsupported(
@@ -369,13 +374,15 @@ class Parser {
     for (const std::string_view prefix : {"gc=", "General_Category="}) {
       if (name.starts_with(prefix)) name.remove_prefix(prefix.size());
     }
-    const auto set = CodePointSet::OfCategory(name);
-    if (!set) {
+    const CodePointSet* const set = CodePointSet::OfCategory(name);
+    if (set == nullptr) {
       return Unsupported(begin, "property ", ShownInQuotes(typed),
                          ", which is no general category such as \"L\" or "
                          "\"Nd\",");
     }
     at_ = end + 1;
+    RETURN_IF_ERROR(budget_.Take(kStepsOfRange *
+                                 static_cast<int64_t>(set->ranges().size())));
     return negated ? set->Complement() : *set;
   }
 
@@ -441,11 +448,9 @@ class Parser {
     const size_t begin = at_++;
     const bool negated = Take("^");
     if (Looks("]")) {
-      return Unsupported(begin,
-                         "an empty class; write \"\\]\" for a bracket: "
-                         "\"[]\"");
+      return Error(begin, "the class has no member; \"\\]\" is a bracket");
     }
-    CodePointSet set;
+    std::vector<CodePointSet::Range> ranges;
     while (!Take("]")) {
       if (AtEnd()) return Error(begin, "the class is not closed by \"]\"");
       const size_t first_at = at_;
@@ -453,7 +458,8 @@ class Parser {
       const bool is_range =
           Looks("-") && at_ + 1 < pattern_.size() && pattern_[at_ + 1] != ']';
       if (!is_range) {
-        set.Add(first);
+        ranges.insert(ranges.end(), first.ranges().begin(),
+                      first.ranges().end());
         continue;
       }
       ++at_;
@@ -464,24 +470,29 @@ class Parser {
                      "got ",
                      ShownInQuotes(pattern_.substr(first_at, at_ - first_at)));
       }
-      set.Add({first.ranges()[0].first, last.ranges()[0].first});
+      ranges.push_back({first.ranges()[0].first, last.ranges()[0].first});
     }
+    RETURN_IF_ERROR(
+        budget_.Take(kStepsOfRange * static_cast<int64_t>(ranges.size())));
+    CodePointSet set = CodePointSet::Of(std::move(ranges));
     return NodeOf(negated ? set.Complement() : std::move(set));
   }
 
   const std::string_view pattern_;
+  CompileBudget& budget_;
   size_t at_ = 0;
 };
 
 }  // namespace
 
-absl::StatusOr<RegexNode> ParseRegex(std::string_view pattern) {
+absl::StatusOr<RegexNode> ParseRegex(std::string_view pattern,
+                                     CompileBudget* budget) {
   if (pattern.size() > kMaxBytes) {
     return InvalidArgument("it must have at most ", kMaxBytes, " bytes, got ",
                            pattern.size());
   }
   RETURN_IF_ERROR(CheckUtf8(pattern));
-  return Parser(pattern).Parse();
+  return Parser(pattern, budget).Parse();
 }
 
 }  // namespace espalier

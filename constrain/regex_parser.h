@@ -13,6 +13,7 @@
 
 #include "absl/status/statusor.h"
 #include "constrain/code_point_set.h"
+#include "constrain/compile_budget.h"
 
 namespace espalier {
 
@@ -34,8 +35,10 @@ struct RegexNode {
   int max_count = kUnbounded;
 };
 
-// Parses `pattern`.
-// Errors: kInvalidArgument naming the construct and its byte in the pattern.
-absl::StatusOr<RegexNode> ParseRegex(std::string_view pattern);
+// Parses `pattern`. Takes steps of `budget` for the ranges of its classes.
+// Errors: kInvalidArgument naming the construct and its byte in the pattern, or
+// if the budget is spent.
+absl::StatusOr<RegexNode> ParseRegex(std::string_view pattern,
+                                     CompileBudget* budget);
 
 }  // namespace espalier

@@ -1,4 +1,4 @@
-// SampleText: a random text of a language, for people to read and for tests.
+// SampleText: a random text of a language.
 //
 // Thread safety: functions without state.
 #pragma once

@@ -13,45 +13,44 @@ absl::StatusOr<TokenConstraint> TokenConstraint::Make(
     std::shared_ptr<const TokenVocabulary> vocabulary,
     const CompileLimits& limits) {
   TokenConstraint constraint(std::move(automaton), std::move(vocabulary));
-  const TokenVocabulary& tokens = *constraint.vocabulary_;
-  if (!tokens.inside.has_all_bytes() ||
-      (tokens.first && !tokens.first->has_all_bytes())) {
-    RETURN_IF_ERROR(constraint.FindLiveStates(limits));
-  }
+  RETURN_IF_ERROR(constraint.FindLiveStates(limits));
   return constraint;
 }
 
 // A search against the steps that tokens make, from the accepting states that
-// tokens reach.
+// tokens reach. With a token for each byte every state of the automaton is
+// live, and only the start may not be.
 absl::Status TokenConstraint::FindLiveStates(const CompileLimits& limits) {
   CompileBudget budget(limits);
-  const int num_states = automaton_->num_states() + 1;
-  std::vector<std::vector<State>> sources(
-      num_states);  // states before the tokens to each state
-  std::vector<uint8_t> reached(num_states, 0);
+  const bool has_all_bytes = vocabulary_->inside.has_all_bytes();
+  std::vector<std::vector<State>> sources(num_states());  // before each state
+  std::vector<uint8_t> reached(num_states(), 0);
   std::vector<State> queue = {start()};
   reached[start()] = 1;
   std::vector<State> targets;
+  std::vector<State> found;  // live states whose sources are to be visited
+  live_.assign(num_states(), 0);
   for (size_t i = 0; i < queue.size(); ++i) {
+    const State state = queue[i];
+    if (accepts(state) || (has_all_bytes && state < start())) {
+      live_[state] = 1;
+      found.push_back(state);
+    }
+    if (has_all_bytes && state < start()) continue;
     targets.clear();
-    TrieAt(queue[i]).ForEachLegal(
-        *automaton_, AutomatonState(queue[i]),
-        [&](TokenId, State target) { targets.push_back(target); });
-    RETURN_IF_ERROR(budget.Take(1 + static_cast<int64_t>(targets.size())));
+    ForEachNext(state, [&](TokenId, State next) { targets.push_back(next); });
+    if (!budget.Take(1 + static_cast<int64_t>(targets.size())).ok()) {
+      return InvalidArgument(
+          "finding the states that tokens can complete takes more than ",
+          limits.max_steps, " steps, the limit");
+    }
     std::sort(targets.begin(), targets.end());
     targets.erase(std::unique(targets.begin(), targets.end()), targets.end());
     for (const State target : targets) {
-      sources[target].push_back(queue[i]);
+      sources[target].push_back(state);
       if (reached[target] == 0) queue.push_back(target);
       reached[target] = 1;
     }
-  }
-  live_.assign(num_states, 0);
-  std::vector<State> found;
-  for (const State state : queue) {
-    if (!accepts(state)) continue;
-    live_[state] = 1;
-    found.push_back(state);
   }
   while (!found.empty()) {
     const State state = found.back();
@@ -62,13 +61,24 @@ absl::Status TokenConstraint::FindLiveStates(const CompileLimits& limits) {
     }
   }
   if (live_[start()] == 0) {
-    return InvalidArgument("the vocabulary can spell none of its texts");
+    return InvalidArgument("the vocabulary can spell no text of the language");
   }
+  if (has_all_bytes) live_.clear();
   return absl::OkStatus();
+}
+
+template <typename Visit>
+void TokenConstraint::ForEachNext(State state, const Visit& visit) const {
+  TrieAt(state).ForEachLegal(*automaton_, AutomatonState(state), visit);
+  if (state != start() || !vocabulary_->first) return;
+  for (const TokenId token : dropped_spaces_) visit(token, after_space());
 }
 
 TokenConstraint::State TokenConstraint::Advance(State state,
                                                 TokenId token) const {
+  if (state == start() && IsDroppedSpace(token)) {
+    return IsLive(after_space()) ? after_space() : kNone;
+  }
   const std::string_view bytes = TrieAt(state).BytesOf(token);
   if (bytes.empty()) return kNone;
   const State next = automaton_->Next(AutomatonState(state), bytes);
@@ -78,10 +88,9 @@ TokenConstraint::State TokenConstraint::Advance(State state,
 void TokenConstraint::LegalTokens(State state,
                                   std::vector<TokenId>* tokens) const {
   tokens->clear();
-  TrieAt(state).ForEachLegal(*automaton_, AutomatonState(state),
-                             [&](TokenId token, State next) {
-                               if (IsLive(next)) tokens->push_back(token);
-                             });
+  ForEachNext(state, [&](TokenId token, State next) {
+    if (IsLive(next)) tokens->push_back(token);
+  });
   std::sort(tokens->begin(), tokens->end());
 }
 

@@ -32,34 +32,44 @@
 namespace espalier {
 
 // The tokens of a tokenizer, by the bytes that they add to a text.
+//
+// A tokenizer may drop a space at the start of a text, so the first token has
+// bytes of its own there: "\u2581the" adds "the". A token that is a dropped
+// space alone, "\u2581", is legal as the first one although it adds nothing,
+// because tokenizers spell "{" as "\u2581", "{".
 struct TokenVocabulary {
   explicit TokenVocabulary(std::vector<std::string> bytes)
       : inside(std::move(bytes)) {}
+  // `first_bytes` has as many tokens. `drops_all`: the tokens after a dropped
+  // space are first tokens, too.
   TokenVocabulary(std::vector<std::string> bytes,
-                  std::vector<std::string> first_bytes)
-      : inside(std::move(bytes)), first(TokenTrie(std::move(first_bytes))) {}
+                  std::vector<std::string> first_bytes, bool drops_all)
+      : inside(std::move(bytes)),
+        first(TokenTrie(std::move(first_bytes))),
+        drops_all_spaces(drops_all) {}
 
   TokenTrie inside;
-  // Bytes of a text's first token, if they differ: the space that begins
-  // "\u2581the" may be dropped there. As many tokens as `inside`.
-  std::optional<TokenTrie> first;
+  std::optional<TokenTrie> first;  // unset: as `inside`
+  bool drops_all_spaces = false;
 };
 
 class TokenConstraint {
  public:
-  // A state of the automaton, or its number of states for the start of a text.
+  // A state of the automaton, or one of two more: the start of a text, and the
+  // state after a dropped space there.
   using State = ByteAutomaton::State;
   static constexpr State kNone = ByteAutomaton::kNone;
 
-  // Takes states * vocabulary steps if the vocabulary lacks a byte, else none.
-  // Errors: kInvalidArgument if no text can be spelt, or if `limits` is
-  // exceeded.
+  // If the vocabulary lacks a byte, takes a step for each state and legal token
+  // of it, at most limits.max_steps.
+  // Errors: kInvalidArgument if no text can be spelt, or for too many steps.
   static absl::StatusOr<TokenConstraint> Make(
       std::shared_ptr<const ByteAutomaton> automaton,
       std::shared_ptr<const TokenVocabulary> vocabulary,
       const CompileLimits& limits = {});
 
   State start() const { return automaton_->num_states(); }
+  int num_states() const { return automaton_->num_states() + 2; }
 
   // Returns the state after `token`; kNone if it is illegal.
   // REQUIRES: `state` is a state; `token` is in [0, vocab_size).
@@ -77,21 +87,36 @@ class TokenConstraint {
  private:
   TokenConstraint(std::shared_ptr<const ByteAutomaton> automaton,
                   std::shared_ptr<const TokenVocabulary> vocabulary)
-      : automaton_(std::move(automaton)), vocabulary_(std::move(vocabulary)) {}
+      : automaton_(std::move(automaton)), vocabulary_(std::move(vocabulary)) {
+    for (TokenId token = 0; token < vocab_size(); ++token) {
+      if (IsDroppedSpace(token)) dropped_spaces_.push_back(token);
+    }
+  }
 
+  State after_space() const { return start() + 1; }
   State AutomatonState(State state) const {
-    return state == start() ? ByteAutomaton::kStart : state;
+    return state >= start() ? ByteAutomaton::kStart : state;
   }
   const TokenTrie& TrieAt(State state) const {
-    return state == start() && vocabulary_->first ? *vocabulary_->first
-                                                  : vocabulary_->inside;
+    const bool is_first = state == start() || (state == after_space() &&
+                                               vocabulary_->drops_all_spaces);
+    return is_first && vocabulary_->first ? *vocabulary_->first
+                                          : vocabulary_->inside;
+  }
+  bool IsDroppedSpace(TokenId token) const {
+    return vocabulary_->first && vocabulary_->first->BytesOf(token).empty() &&
+           !vocabulary_->inside.BytesOf(token).empty();
   }
   bool IsLive(State state) const { return live_.empty() || live_[state] != 0; }
+  // Calls visit(token, next) for each token that the automaton allows.
+  template <typename Visit>
+  void ForEachNext(State state, const Visit& visit) const;
   absl::Status FindLiveStates(const CompileLimits& limits);
 
   std::shared_ptr<const ByteAutomaton> automaton_;
   std::shared_ptr<const TokenVocabulary> vocabulary_;
-  // [num_states + 1]  1 if tokens lead from the state to an accepting one.
+  std::vector<TokenId> dropped_spaces_;  // ascending
+  // [num_states()]  1 if tokens lead from the state to an accepting one.
   // Empty: all states are live.
   std::vector<uint8_t> live_;
 };

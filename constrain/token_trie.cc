@@ -12,8 +12,8 @@ TokenTrie::TokenTrie(std::vector<std::string> bytes)
   // A node's depth has 16 bits; no text has a token as long.
   constexpr size_t kMaxBytes = std::numeric_limits<uint16_t>::max();
   for (TokenId token = 0; token < vocab_size(); ++token) {
-    const size_t size = bytes_[token].size();
-    if (size > 0 && size <= kMaxBytes) tokens_.push_back(token);
+    if (bytes_[token].size() > kMaxBytes) bytes_[token].clear();
+    if (!bytes_[token].empty()) tokens_.push_back(token);
   }
   std::stable_sort(tokens_.begin(), tokens_.end(),
                    [&](TokenId a, TokenId b) { return bytes_[a] < bytes_[b]; });

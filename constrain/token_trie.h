@@ -19,7 +19,7 @@ namespace espalier {
 class TokenTrie {
  public:
   // `bytes[t]` is what token t adds to a text. A token that adds nothing, such
-  // as EOS, is never legal.
+  // as EOS, is never legal. One of more than 65,535 bytes counts as such.
   explicit TokenTrie(std::vector<std::string> bytes);
 
   int vocab_size() const { return static_cast<int>(bytes_.size()); }

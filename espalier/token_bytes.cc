@@ -47,7 +47,10 @@ TokenVocabulary TokenBytesOf(const Tokenizer& tokenizer) {
     if (!is_same) first_bytes.push_back(FirstBytesOf(spellings, token));
   }
   if (is_same) return TokenVocabulary(std::move(bytes));
-  return TokenVocabulary(std::move(bytes), std::move(first_bytes));
+  const bool drops_all =
+      spellings.opening_spaces() == OpeningSpaces::kAllDropped ||
+      spellings.opening_spaces() == OpeningSpaces::kTrimmed;
+  return TokenVocabulary(std::move(bytes), std::move(first_bytes), drops_all);
 }
 
 }  // namespace espalier

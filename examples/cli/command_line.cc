@@ -304,7 +304,9 @@ void AddConstrainCommand(CLI::App* app, std::span<char* const> args,
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->option_text("TEXT")
       ->group("Language");
-  AddTexts(command, "texts to check, after -- if one begins with -",
+  AddTexts(command,
+           "texts to check, after -- if one begins with -; - is JSON lines of "
+           "stdin",
            &options->texts);
   command
       ->add_option("-i,--input,-f,--file", options->input,

@@ -20,7 +20,7 @@ ProgramRun Constrain(std::vector<std::string> args,
   return RunEspalier(args, input);
 }
 
-TEST(ConstrainTest, TextsOutsideAreToldWithTheByte) {
+TEST(ConstrainTest, TextsOutsideTheLanguageNameTheByte) {
   const std::string dates = "[0-9]{4}-[0-9]{2}";
   const ProgramRun run =
       Constrain({"--regex", dates, "2026-11", "26-11", "2026"});
@@ -64,6 +64,27 @@ TEST(ConstrainTest, ATextsTokensAreThoseOfTheModel) {
   EXPECT_GT(lines[0].at("language").at("first_tokens").to_number<int>(), 0);
 }
 
+// SentencePiece spells a text that begins with no word as a dropped space and
+// the rest; a character that the vocabulary lacks is lost.
+TEST(ConstrainTest, ATokenizersSpellingIsLegalUnlessItChangesTheText) {
+  const ProgramRun run = Constrain({"--regex", "[\\s\\S]*", "--json", "-m",
+                                    ModelDirectory("en-fr"), "--", "{", "中",
+                                    "#x", "½", "🙂 a", " b", "-"});
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  for (const json::value& line : ParseLines(run.out)) {
+    const json::object& text = line.as_object();
+    if (!text.contains("text") || text.contains("decoded")) continue;
+    EXPECT_EQ(text.at("tokens").as_array().size(),
+              text.at("num_legal_tokens").to_number<size_t>())
+        << WriteJson(line);
+  }
+  const ProgramRun lost =
+      Constrain({"--regex", "漢?a", "-m",
+                 SourcePath("tests/data/text_models/bart"), "漢a"});
+  EXPECT_EQ(lost.exit_code, 0) << lost.err;
+  EXPECT_THAT(lost.out, HasSubstr("but the tokenizer changes it to \"a\""));
+}
+
 TEST(ConstrainTest, ErrorsNameTheOption) {
   const auto error = [](std::vector<std::string> args,
                         const std::string& input = "") {
@@ -81,10 +102,12 @@ TEST(ConstrainTest, ErrorsNameTheOption) {
   EXPECT_THAT(error({"--regex", "a", "-m", "nope"}), HasSubstr(" -m: "));
   EXPECT_THAT(
       error({"--regex", "漢", "-m", SourcePath("tests/data/text_models/t5")}),
-      HasSubstr("the vocabulary can spell none of its texts"));
+      HasSubstr(" -m: the vocabulary can spell no text of the language"));
   EXPECT_THAT(error({"--regex", "a", "-i", "nope"}), HasSubstr(" -i: "));
   EXPECT_THAT(error({"--regex", "a", "b", "-i", "-"}),
               HasSubstr("give texts or -i, not both"));
+  EXPECT_THAT(Constrain({"--regex", "a", "-"}, "{\"text\": \"b\"}").out,
+              HasSubstr("no        \"b\""));
   const ProgramRun line =
       Constrain({"--regex", "a", "-i", "-"}, "{\"txt\": 1}\n{\"text\": \"a\"}");
   EXPECT_EQ(line.exit_code, 1);

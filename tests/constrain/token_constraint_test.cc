@@ -54,21 +54,28 @@ TEST(TokenConstraintTest, LegalTokensAreThoseWhoseBytesMayFollow) {
     const std::vector<std::string> inside = RandomVocabulary(random);
     const std::vector<std::string> first = RandomVocabulary(random);
     const bool has_first = i % 2 == 1;
+    const bool drops_all = i % 4 == 1;
     const auto vocabulary =
-        has_first ? std::make_shared<const TokenVocabulary>(inside, first)
-                  : std::make_shared<const TokenVocabulary>(inside);
+        has_first
+            ? std::make_shared<const TokenVocabulary>(inside, first, drops_all)
+            : std::make_shared<const TokenVocabulary>(inside);
     ASSERT_OK_AND_ASSIGN(const TokenConstraint constraint,
                          TokenConstraint::Make(automaton, vocabulary));
     std::vector<TokenId> tokens;
-    for (State s = 0; s <= automaton->num_states(); ++s) {
+    const State after_space = constraint.start() + 1;
+    for (State s = 0; s < constraint.num_states(); ++s) {
       const bool at_start = s == constraint.start();
+      const bool is_first =
+          has_first && (at_start || (drops_all && s == after_space));
       std::vector<TokenId> expected;
       for (TokenId t = 0; t < constraint.vocab_size(); ++t) {
-        const std::string& bytes =
-            at_start && has_first ? first[t] : inside[t];
-        const State next = bytes.empty()
-                               ? TokenConstraint::kNone
-                               : automaton->Next(at_start ? 0 : s, bytes);
+        const std::string& bytes = is_first ? first[t] : inside[t];
+        State next = TokenConstraint::kNone;
+        if (!bytes.empty()) {
+          next = automaton->Next(s < constraint.start() ? s : 0, bytes);
+        } else if (has_first && at_start && !inside[t].empty()) {
+          next = after_space;  // a dropped space
+        }
         EXPECT_EQ(constraint.Advance(s, t), next);
         if (next != TokenConstraint::kNone) expected.push_back(t);
       }
@@ -119,9 +126,9 @@ TEST(TokenConstraintTest, WithoutAllBytesATokenIsLegalIfTokensComplete) {
     const auto constraint = TokenConstraint::Make(
         automaton, std::make_shared<const TokenVocabulary>(vocabulary));
     if (possible.empty()) {
-      EXPECT_THAT(
-          constraint,
-          StatusIs(kInvalid, "the vocabulary can spell none of its texts"));
+      EXPECT_THAT(constraint,
+                  StatusIs(kInvalid,
+                           "the vocabulary can spell no text of the language"));
       ++num_refused;
       continue;
     }
@@ -170,7 +177,8 @@ TEST(TokenConstraintTest, TokensWithoutBytesAreIllegal) {
 // The first token of a text has other bytes, as where its space is dropped.
 TEST(TokenConstraintTest, TheStartIsAStateOfItsOwn) {
   const auto vocabulary = std::make_shared<const TokenVocabulary>(
-      std::vector<std::string>{" a", "b"}, std::vector<std::string>{"a", "b"});
+      std::vector<std::string>{" a", "b"}, std::vector<std::string>{"a", "b"},
+      /*drops_all=*/false);
   ASSERT_OK_AND_ASSIGN(const TokenConstraint constraint,
                        TokenConstraint::Make(Compile("(a| a)*"), vocabulary));
   std::vector<TokenId> tokens;
@@ -184,8 +192,30 @@ TEST(TokenConstraintTest, TheStartIsAStateOfItsOwn) {
   state = whole.Advance(whole.Advance(whole.start(), 0), 0);
   ASSERT_NE(state, TokenConstraint::kNone);
   EXPECT_TRUE(whole.accepts(state));
-  EXPECT_THAT(TokenConstraint::Make(Compile(" a"), vocabulary),
-              StatusIs(kInvalid, "the vocabulary can spell none of its texts"));
+  EXPECT_THAT(
+      TokenConstraint::Make(Compile(" a"), vocabulary),
+      StatusIs(kInvalid, "the vocabulary can spell no text of the language"));
+}
+
+// A token that is a dropped space alone is legal once, at the start.
+TEST(TokenConstraintTest, ADroppedSpaceMayComeFirst) {
+  for (const bool drops_all : {false, true}) {
+    const auto vocabulary = std::make_shared<const TokenVocabulary>(
+        std::vector<std::string>{" ", "a", " a", ""},
+        std::vector<std::string>{"", "a", "a", ""}, drops_all);
+    ASSERT_OK_AND_ASSIGN(const TokenConstraint constraint,
+                         TokenConstraint::Make(Compile("a"), vocabulary));
+    std::vector<TokenId> tokens;
+    constraint.LegalTokens(constraint.start(), &tokens);
+    EXPECT_THAT(tokens, ElementsAre(0, 1, 2));
+    const State state = constraint.Advance(constraint.start(), 0);
+    ASSERT_NE(state, TokenConstraint::kNone);
+    EXPECT_FALSE(constraint.accepts(state));
+    constraint.LegalTokens(state, &tokens);
+    // " a" adds its space if only the first one is dropped.
+    EXPECT_EQ(tokens, drops_all ? std::vector<TokenId>({1, 2})
+                                : std::vector<TokenId>({1}));
+  }
 }
 
 }  // namespace

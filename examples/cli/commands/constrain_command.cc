@@ -31,6 +31,9 @@ namespace {
 
 // Bytes of a sample after which it is completed.
 constexpr int64_t kSampleBytes = 60;
+// Longer texts are not tokenized: a tokenizer takes some 200 bytes of memory
+// for each of a text.
+constexpr size_t kMaxTokenizedBytes = 256 << 10;
 
 absl::StatusOr<ByteAutomaton> Compile(const ConstrainOptions& options) {
   if (!options.choices.empty()) {
@@ -43,7 +46,7 @@ absl::StatusOr<ByteAutomaton> Compile(const ConstrainOptions& options) {
   return regex;
 }
 
-// A byte, or a range of them, for people: "a", "0" to "9", byte 0xC3.
+// Returns a byte as text: "a", or byte 0xC3.
 std::string ShownByte(uint8_t byte) {
   if (byte >= ' ' && byte <= '~')
     return Concat('"', static_cast<char>(byte), '"');
@@ -51,19 +54,34 @@ std::string ShownByte(uint8_t byte) {
   return Concat("byte 0x", kDigits[byte >> 4], kDigits[byte & 15]);
 }
 
-// Returns the ranges of bytes that may follow in a state, and the end of the
-// text.
+// Bytes [first, last].
+struct ByteRange {
+  int first = 0;
+  int last = 0;
+};
+
+// Returns the bytes that may follow in a state, ascending.
+std::vector<ByteRange> RangesAfter(const ByteAutomaton& automaton,
+                                   ByteAutomaton::State state) {
+  std::vector<ByteRange> ranges;
+  for (const int byte : automaton.BytesAfter(state)) {
+    if (ranges.empty() || ranges.back().last + 1 < byte) {
+      ranges.push_back({byte, byte});
+    }
+    ranges.back().last = byte;
+  }
+  return ranges;
+}
+
+// Returns what may follow in a state: bytes, and the end of the text.
 std::vector<std::string> Expected(const ByteAutomaton& automaton,
                                   ByteAutomaton::State state) {
   std::vector<std::string> expected;
-  const std::vector<uint8_t> bytes = automaton.BytesAfter(state);
-  for (size_t i = 0; i < bytes.size();) {
-    size_t end = i + 1;
-    while (end < bytes.size() && bytes[end] == bytes[end - 1] + 1) ++end;
-    expected.push_back(ShownByte(bytes[i]));
-    if (end == i + 2) expected.push_back(ShownByte(bytes[i + 1]));
-    if (end > i + 2) expected.back() += " to " + ShownByte(bytes[end - 1]);
-    i = end;
+  for (const ByteRange& range : RangesAfter(automaton, state)) {
+    expected.push_back(ShownByte(static_cast<uint8_t>(range.first)));
+    const std::string last = ShownByte(static_cast<uint8_t>(range.last));
+    if (range.last == range.first + 1) expected.push_back(last);
+    if (range.last > range.first + 1) expected.back() += " to " + last;
   }
   if (automaton.accepts(state)) expected.emplace_back("the end");
   return expected;
@@ -116,10 +134,11 @@ class Language {
                                 ": put the model's tokenizer there");
     }
     text_ = *std::move(text);
-    ASSIGN_OR_RETURN(
-        constraint_,
-        TokenConstraint::Make(automaton_, std::make_shared<TokenVocabulary>(
-                                              TokenBytesOf(*text_.tokenizer))));
+    absl::StatusOr<TokenConstraint> constraint = TokenConstraint::Make(
+        automaton_,
+        std::make_shared<TokenVocabulary>(TokenBytesOf(*text_.tokenizer)));
+    if (!constraint.ok()) return Annotate(constraint.status(), option);
+    constraint_ = *std::move(constraint);
     return absl::OkStatus();
   }
 
@@ -129,30 +148,65 @@ class Language {
   double compile_ms_ = 0;
 };
 
+// Tokens of a text.
+struct Spelling {
+  std::vector<TokenId> tokens;
+  std::string decoded;   // differs from the text if the tokenizer changes it
+  size_t num_legal = 0;  // before the first illegal one
+};
+
 // The result for one text.
 struct TextCheck {
   ByteAutomaton::MatchResult match;
-  std::optional<std::vector<TokenId>> tokens = {};
-  // Index of the first illegal token; their number if all are legal.
-  size_t num_legal_tokens = 0;
+  std::optional<Spelling> spelling = {};  // with a model
 };
+
+absl::StatusOr<Spelling> Spell(const Language& language,
+                               const std::string& text) {
+  if (text.size() > kMaxTokenizedBytes) {
+    return InvalidArgument("a text may have ", kMaxTokenizedBytes,
+                           " bytes with a model, this one has ", text.size());
+  }
+  const Tokenizer& tokenizer = *language.tokenizer();
+  const TokenConstraint& constraint = language.constraint();
+  Spelling spelling;
+  ASSIGN_OR_RETURN(spelling.tokens, tokenizer.EncodeOutput(text));
+  ASSIGN_OR_RETURN(spelling.decoded, tokenizer.Decode(spelling.tokens));
+  TokenConstraint::State state = constraint.start();
+  for (const TokenId token : spelling.tokens) {
+    state = constraint.Advance(state, token);
+    if (state == TokenConstraint::kNone) break;
+    ++spelling.num_legal;
+  }
+  return spelling;
+}
 
 absl::StatusOr<TextCheck> Check(const Language& language,
                                 const std::string& text) {
   TextCheck check = {.match = language.automaton().Match(text)};
   if (language.tokenizer() == nullptr) return check;
-  ASSIGN_OR_RETURN(check.tokens, language.tokenizer()->EncodeOutput(text));
-  const TokenConstraint& constraint = language.constraint();
-  TokenConstraint::State state = constraint.start();
-  for (const TokenId token : *check.tokens) {
-    state = constraint.Advance(state, token);
-    if (state == TokenConstraint::kNone) break;
-    ++check.num_legal_tokens;
-  }
+  ASSIGN_OR_RETURN(check.spelling, Spell(language, text));
   return check;
 }
 
-// Writes what was found as text for people.
+// Returns what a model's tokens make of a text of the language.
+std::string DescribeSpelling(const Language& language, const std::string& text,
+                             const Spelling& spelling) {
+  const size_t num_tokens = spelling.tokens.size();
+  if (spelling.decoded != text) {
+    return Concat("; but the tokenizer changes it to ",
+                  ShownInQuotes(spelling.decoded));
+  }
+  if (spelling.num_legal < num_tokens) {
+    const TokenId token = spelling.tokens[spelling.num_legal];
+    return Concat(
+        "; but token ", spelling.num_legal, " of its ", num_tokens, " tokens, ",
+        ShownInQuotes(language.tokenizer()->Spelling(token)), ", is illegal");
+  }
+  return Concat("; ", num_tokens, num_tokens == 1 ? " token" : " tokens");
+}
+
+// Each returns a part of the output in words.
 std::string WriteLanguage(const Language& language,
                           const std::vector<std::string>& samples) {
   const ByteAutomaton& automaton = language.automaton();
@@ -192,15 +246,8 @@ std::string WriteCheck(const Language& language, const std::string& text,
     out += Concat(", where ",
                   Joined(Expected(language.automaton(), check.match.state)),
                   " may follow");
-  } else if (check.tokens && check.num_legal_tokens < check.tokens->size()) {
-    const TokenId token = (*check.tokens)[check.num_legal_tokens];
-    out += Concat("; but token ", check.num_legal_tokens, " of its ",
-                  check.tokens->size(), " tokens, ",
-                  ShownInQuotes(language.tokenizer()->Spelling(token)),
-                  ", is illegal: the tokenizer changes the text");
-  } else if (check.tokens) {
-    out += Concat("; ", check.tokens->size(),
-                  check.tokens->size() == 1 ? " token" : " tokens");
+  } else if (check.spelling) {
+    out += DescribeSpelling(language, text, *check.spelling);
   }
   return out + "\n";
 }
@@ -230,12 +277,20 @@ json::object CheckJson(const Language& language, const std::string& text,
                          {"in_language", check.match.in_language}};
   if (!check.match.in_language) {
     object["num_matched_bytes"] = check.match.num_matched;
-    const auto expected = Expected(language.automaton(), check.match.state);
-    object["expected"] = json::array(expected.begin(), expected.end());
+    json::array next;
+    for (const ByteRange& range :
+         RangesAfter(language.automaton(), check.match.state)) {
+      next.push_back(json::array{range.first, range.last});
+    }
+    object["next_bytes"] = std::move(next);
+    object["may_end"] = language.automaton().accepts(check.match.state);
   }
-  if (check.tokens) {
-    object["tokens"] = json::array(check.tokens->begin(), check.tokens->end());
-    object["num_legal_tokens"] = check.num_legal_tokens;
+  if (check.spelling) {
+    const Spelling& spelling = *check.spelling;
+    object["tokens"] =
+        json::array(spelling.tokens.begin(), spelling.tokens.end());
+    object["num_legal_tokens"] = spelling.num_legal;
+    if (spelling.decoded != text) object["decoded"] = spelling.decoded;
   }
   return object;
 }
@@ -360,9 +415,10 @@ absl::Status CheckOptions(const ConstrainOptions& options) {
 absl::StatusOr<int> Constrain(const ConstrainOptions& options) {
   RETURN_IF_ERROR(CheckOptions(options));
   std::unique_ptr<LineReader> reader;
-  if (!options.input.empty()) {
+  const bool reads_stdin = options.texts == std::vector<std::string>{"-"};
+  if (reads_stdin || !options.input.empty()) {
     absl::StatusOr<std::unique_ptr<LineReader>> opened =
-        LineReader::Open(options.input);
+        LineReader::Open(reads_stdin ? "-" : options.input);
     if (!opened.ok())
       return Annotate(opened.status(), options.names.Of("input"));
     reader = *std::move(opened);
@@ -371,10 +427,13 @@ absl::StatusOr<int> Constrain(const ConstrainOptions& options) {
   ASSIGN_OR_RETURN(const std::unique_ptr<Output> output, Output::Open("-"));
   ConstrainRun run(options, language, *output);
   run.DescribeLanguage();
-  for (const std::string& text : options.texts) {
-    RETURN_IF_ERROR(run.CheckText(text));
+  if (reader != nullptr) {
+    RETURN_IF_ERROR(run.CheckLines(*reader));
+  } else {
+    for (const std::string& text : options.texts) {
+      RETURN_IF_ERROR(run.CheckText(text));
+    }
   }
-  if (reader != nullptr) RETURN_IF_ERROR(run.CheckLines(*reader));
   RETURN_IF_ERROR(output->Close());
   return run.exit_code();
 }
@@ -394,15 +453,16 @@ A regular expression must match the whole text. Its syntax is JavaScript's
 flags: an error names such a construct and its byte. docs/constraints.md has
 the list.
 
-With -m the model's tokenizer spells each text: a text of the language whose
-tokens are illegal is one that the tokenizer changes, by a normalizer say.
+With -m the model's tokenizer spells each text, and a text of the language that
+it changes, by a normalizer say, is shown with what it becomes.
 
 A line in:   {"text": "yes"}
 Lines out, with --json:  {"language": {"states": ..., "byte_classes": ...,
   "table_bytes": ..., "compile_ms": ..., "min_bytes": ..., "samples": [...]}},
   then for each text {"text": ..., "in_language": true} or {"text": ...,
-  "in_language": false, "num_matched_bytes": ..., "expected": [...]}; with -m
-  also "tokens" and "num_legal_tokens".
+  "in_language": false, "num_matched_bytes": ..., "next_bytes": [[first, last],
+  ...], "may_end": ...}; with -m also "tokens", "num_legal_tokens" and, if the
+  tokenizer changes the text, "decoded".
 
 Exit code: 0 if every text is in the language, 1 if one is not or a line has
 none, 2 if it could not run.)";

@@ -166,10 +166,9 @@ class GroupDrafts {
   // Returns paths that beams may take, each of at most `max_tokens` tokens.
   //   num_beams  live beams
   std::vector<BeamPath> DraftPaths(int num_beams, int max_tokens) const;
-  // Returns the logits that `drafts` were sampled from
-  // (SampleDrafts::logits); none if they were not sampled, or came
-  // without logits. REQUIRES: Draft returned the drafts, before truncation at
-  // their ends.
+  // Returns the logits that `drafts` were sampled from (SampleDrafts::logits);
+  // none if they were not sampled, or came without logits.
+  // REQUIRES: Draft returned the drafts, before truncation at their ends.
   std::vector<DraftLogits> Logits(
       std::span<const std::vector<TokenId>> drafts) const;
   // Called when the step is planned, with drafts to verify or without. Releases

@@ -42,8 +42,7 @@ class BeamStrategy : public DecodeStrategy {
       std::shared_ptr<const AllowedSequenceTrie> allowed = nullptr,
       std::shared_ptr<const RequestText> text = nullptr);
 
-  // Returns the largest num_candidates of any step; so do other
-  // strategies.
+  // Returns the largest num_candidates of any step; so do other strategies.
   static int64_t MaxNumCandidates(const GenerationParams& params,
                                   const AllowedSequenceTrie* allowed) {
     return espalier::MaxNumCandidates(params, allowed, params.num_beams);

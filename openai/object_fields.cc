@@ -52,7 +52,9 @@ constexpr InputHint kInputHints[] = {
 
 std::string HintAtInput(std::string_view name, Scope scope) {
   const OtherName* const other = FindOtherName(name);
-  const bool is_ours = name == "prompt_tokens" || name == "params";
+  // A prompt is a field of other calls, but query is meant here.
+  const bool is_ours = name == "prompt_tokens" || name == "params" ||
+                       (name == "prompt" && scope == kInScoring);
   if (other == nullptr && !is_ours) return "";
   const std::string_view field = is_ours ? name : other->ours;
   for (const InputHint& input : kInputHints) {

@@ -43,9 +43,10 @@ std::vector<std::string> IdleFieldWarnings(
   if (DrawsAtRandom(params)) return warnings;
   // Filters are errors without do_sample, so draws are greedy here.
   if (const auto idle = given_with(kFilter); !idle.empty()) {
-    warnings.push_back(Concat(
-        JoinWithAnd(idle), idle.size() == 1 ? " has" : " have",
-        " no effect with ", name_of("temperature"), " ", params.temperature));
+    warnings.push_back(Concat(JoinWithAnd(idle),
+                              idle.size() == 1 ? " has" : " have",
+                              " no effect with ", name_of("temperature"), " ",
+                              params.temperature + 0.0f));  // -0 is 0
   }
   const SpeculationParams speculate =
       params.speculate.value_or(SpeculationParams());

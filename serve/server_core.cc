@@ -284,6 +284,7 @@ std::optional<int64_t> ServerCore::StreamedBodyLimit(
   std::string allowed;
   const Route* const route = FindRoute(head, &id, &allowed);
   if (route == nullptr || route->takes != Takes::kForm) return std::nullopt;
+  if (jobs_ == nullptr) return std::nullopt;  // no upload is read
   return options_.jobs.files.max_file_bytes + kFormBytes;
 }
 

@@ -4,6 +4,7 @@
 #include <limits>
 #include <vector>
 
+#include "base/check.h"
 #include "base/field_error.h"
 #include "base/status.h"
 #include "kernels/kv_cache/cuda_copy_tails.h"
@@ -69,6 +70,7 @@ absl::Status CudaCacheEngine::CopyPages(std::span<const PageCopy> copies,
 }
 
 absl::Status CudaCacheEngine::AddHostSlots(int64_t host_bytes) {
+  CHECK_EQ(num_slots_, 0);
   absl::Status status = Allocate(host_bytes);
   if (status.ok()) status = MeasureLink();
   if (!status.ok()) ReleaseHostSlots();

@@ -24,7 +24,8 @@
 // All copies over the link are in stream order, so a released slot may be saved
 // to while the load from it is still queued.
 //
-// Thread safety: one thread, whose current device is that of the pages.
+// Thread safety: one thread at a time, whose current device is that of the
+// pages.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -65,7 +66,8 @@ class CudaCacheEngine {
   // Allocates the device memory that the following CopyPages needs.
   // Errors: kResourceExhausted.
   absl::Status ReserveCopyList();
-  // Makes tail copies that the host lists, and waits for them.
+  // Makes tail copies that the host lists, and waits for them. After an error
+  // some may have been made.
   // REQUIRES: ReserveCopyList() has succeeded.
   // Errors: as CudaCopyTails; as base/cuda.h.
   absl::Status CopyPages(std::span<const PageCopy> copies, cudaStream_t steps);
@@ -73,7 +75,8 @@ class CudaCacheEngine {
   // Allocates as many slots as fit `host_bytes`, and measures the link. After
   // an error there are no slots, and a smaller size may be tried.
   // REQUIRES: there are no slots.
-  // Errors: kInvalidArgument if no slot fits; kResourceExhausted.
+  // Errors: kInvalidArgument if no slot fits; kResourceExhausted; as
+  // base/cuda.h.
   absl::Status AddHostSlots(int64_t host_bytes);
   int num_host_slots() const { return num_slots_; }
   // Bytes per page on the link.
@@ -89,7 +92,7 @@ class CudaCacheEngine {
   absl::Status SwapPages(std::span<const PageSave> saves,
                          std::span<const PageLoad> loads, cudaStream_t steps);
 
-  // Memory that the engine has allocated, by purpose.
+  // Memory that the engine has allocated, by purpose; parts may be empty.
   CudaMemoryParts memory() const;
 
  private:

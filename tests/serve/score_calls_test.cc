@@ -174,8 +174,8 @@ TEST_F(ScoreCallsTest, WrongBodiesAreRefusedByName) {
       {"{}", "query must be there, got nothing"},
       {R"({"items": ["a"]})", "query must be there, got nothing"},
       {R"({"prompt": "a", "items": ["a"]})",
-       "query must be there, got nothing; unknown field \"prompt\"; it "
-       "is a field of /v1/completions"},
+       "query must be there, got nothing; unknown field \"prompt\"; did you "
+       "mean query?"},
       {R"({"query": "a"})", "items must be there, got nothing"},
       {R"({"query": "a", "items": ["b"], "request_id": "a\nb"})",
        "request_id must be visible ASCII"},

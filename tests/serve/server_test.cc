@@ -432,7 +432,7 @@ TEST_F(ServerTest, LimitsOfConnectionsNameTheirOptions) {
   EXPECT_THAT(Send(GetText("/health")).body, HasSubstr("(--max-connections)"));
 }
 
-// Whatever its body is said to be.
+// A body of any kind gets the same answer.
 TEST_F(ServerTest, WithoutFilesNoneOfTheirRoutesIsThere) {
   Start();
   for (const std::string_view path : {"/v1/files", "/v1/batches"}) {

@@ -14,6 +14,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "tests/prometheus_checker.h"
+#include "tests/scratch_directory.h"
 #include "tests/serve/server_fixture.h"
 
 namespace espalier::serve {
@@ -401,7 +402,9 @@ TEST_F(ServerTest, ATenantOrASaltOfAnotherKeyIsNone) {
 }
 
 TEST_F(ServerTest, LimitsOfConnectionsNameTheirOptions) {
+  const testing::ScratchDirectory folder;
   ServerOptions options;
+  options.jobs.folder = folder.path();
   options.http.max_header_bytes = 300;
   options.http.max_headers = 4;
   options.http.max_body_bytes = 200;

@@ -1,0 +1,151 @@
+// Cost of a constraint on one core: compiling a language, and finding the legal
+// tokens of its states, which a step needs for each distinct state.
+//
+//   constrain_benchmark
+//
+// Masks visits all states of the automaton, each once, with a vocabulary of
+// 128,256 tokens. Its counters are microseconds of CPU for a state: the median,
+// the 99th percentile and the largest. Tokens of the vocabulary are random: all
+// bytes, and words of 2 to 11 letters, half of them after a space.
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <ctime>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "constrain/choice_language.h"
+#include "constrain/regex_language.h"
+#include "constrain/token_constraint.h"
+
+namespace espalier {
+namespace {
+
+constexpr int kVocabSize = 128'256;
+
+constexpr char kDate[] = "[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])";
+constexpr char kNumber[] = "-?(0|[1-9][0-9]*)(\\.[0-9]+)?([eE][+-]?[0-9]+)?";
+constexpr char kString[] =
+    "\"([^\"\\\\\\u0000-\\u001f]|\\\\[\"\\\\/bfnrt]|\\\\u[0-9a-f]{4})*\"";
+constexpr char kEmail[] = "[\\w.+-]+@[\\w-]+(\\.[\\w-]+)+";
+
+// An object of three fields, as JSON without spaces.
+std::string Person() {
+  return std::string("\\{\"name\":") + kString + ",\"age\":" + kNumber +
+         ",\"emails\":\\[(" + kString + "(," + kString + ")*)?\\]\\}";
+}
+
+std::shared_ptr<const TokenVocabulary> Vocabulary() {
+  static const auto* const vocabulary = [] {
+    std::mt19937 random(1);
+    std::vector<std::string> tokens;
+    for (int byte = 0; byte < 256; ++byte) {
+      tokens.emplace_back(1, static_cast<char>(byte));
+    }
+    while (tokens.size() < kVocabSize) {
+      std::string token = random() % 2 == 0 ? " " : "";
+      const int length = 2 + static_cast<int>(random() % 10);
+      for (int i = 0; i < length; ++i) {
+        token += static_cast<char>('a' + random() % 26);
+      }
+      tokens.push_back(std::move(token));
+    }
+    return new std::shared_ptr<const TokenVocabulary>(
+        std::make_shared<const TokenVocabulary>(std::move(tokens)));
+  }();
+  return *vocabulary;
+}
+
+ByteAutomaton CompileOrDie(const std::string& pattern) {
+  auto automaton = CompileRegex(pattern);
+  CHECK(automaton.ok()) << automaton.status();
+  return *std::move(automaton);
+}
+
+void Compile(benchmark::State& state, const std::string& pattern) {
+  for (auto _ : state) benchmark::DoNotOptimize(CompileOrDie(pattern));
+  const ByteAutomaton automaton = CompileOrDie(pattern);
+  state.counters["states"] = automaton.num_states();
+  state.counters["table_bytes"] = static_cast<double>(automaton.table_bytes());
+}
+BENCHMARK_CAPTURE(Compile, Date, kDate)->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(Compile, Email, kEmail)->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(Compile, String, kString)->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(Compile, Person, Person())->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(Compile, Letters, "\\p{L}{1,50}")
+    ->Unit(benchmark::kMicrosecond);
+
+void CompileChoices(benchmark::State& state) {
+  std::vector<std::string> texts;
+  for (int64_t i = 0; i < state.range(0); ++i) {
+    texts.push_back("item " + std::to_string(i * 7919));
+  }
+  for (auto _ : state) {
+    auto automaton = CompileChoice(texts);
+    CHECK(automaton.ok()) << automaton.status();
+    benchmark::DoNotOptimize(automaton);
+  }
+}
+BENCHMARK(CompileChoices)
+    ->Arg(10)
+    ->Arg(1'000)
+    ->Arg(100'000)
+    ->Unit(benchmark::kMicrosecond);
+
+double ThreadMicroseconds() {
+  timespec time = {};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) * 1e6 +
+         static_cast<double>(time.tv_nsec) / 1e3;
+}
+
+void Masks(benchmark::State& state, const std::string& pattern) {
+  const auto constraint = TokenConstraint::Make(
+      std::make_shared<const ByteAutomaton>(CompileOrDie(pattern)),
+      Vocabulary());
+  CHECK(constraint.ok()) << constraint.status();
+  const int num_states = constraint->automaton().num_states();
+  std::vector<double> times;
+  std::vector<TokenId> tokens;
+  for (auto _ : state) {
+    for (int s = 0; s < num_states; ++s) {
+      const double begin = ThreadMicroseconds();
+      constraint->LegalTokens(s, &tokens);
+      times.push_back(ThreadMicroseconds() - begin);
+    }
+  }
+  std::sort(times.begin(), times.end());
+  state.counters["states"] = num_states;
+  state.counters["p50_us"] = times[times.size() / 2];
+  state.counters["p99_us"] = times[times.size() * 99 / 100];
+  state.counters["max_us"] = times.back();
+}
+BENCHMARK_CAPTURE(Masks, Date, kDate)->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(Masks, Email, kEmail)->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(Masks, Person, Person())->Unit(benchmark::kMicrosecond);
+
+void Advance(benchmark::State& state) {
+  const auto constraint = TokenConstraint::Make(
+      std::make_shared<const ByteAutomaton>(CompileOrDie(Person())),
+      Vocabulary());
+  CHECK(constraint.ok()) << constraint.status();
+  std::mt19937 random(2);
+  std::vector<TokenId> tokens(4096);
+  for (TokenId& token : tokens) token = static_cast<TokenId>(random() % 5000);
+  size_t i = 0;
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(
+        constraint->Advance(10, tokens[i++ % tokens.size()]));
+  }
+}
+BENCHMARK(Advance);
+
+}  // namespace
+}  // namespace espalier
+
+BENCHMARK_MAIN();

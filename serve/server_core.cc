@@ -6,6 +6,7 @@
 #include <boost/asio/this_coro.hpp>
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <random>
 #include <set>
 #include <string_view>
@@ -284,7 +285,8 @@ std::optional<int64_t> ServerCore::StreamedBodyLimit(
   std::string allowed;
   const Route* const route = FindRoute(head, &id, &allowed);
   if (route == nullptr || route->takes != Takes::kForm) return std::nullopt;
-  if (jobs_ == nullptr) return std::nullopt;  // no upload is read
+  // The head is refused, and says why.
+  if (jobs_ == nullptr) return std::numeric_limits<int64_t>::max();
   return options_.jobs.files.max_file_bytes + kFormBytes;
 }
 

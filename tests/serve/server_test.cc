@@ -435,7 +435,7 @@ TEST_F(ServerTest, LimitsOfConnectionsNameTheirOptions) {
   EXPECT_THAT(Send(GetText("/health")).body, HasSubstr("(--max-connections)"));
 }
 
-// A body of any kind gets the same answer.
+// A body of any kind and length gets the same answer.
 TEST_F(ServerTest, WithoutFilesNoneOfTheirRoutesIsThere) {
   Start();
   for (const std::string_view path : {"/v1/files", "/v1/batches"}) {
@@ -443,6 +443,13 @@ TEST_F(ServerTest, WithoutFilesNoneOfTheirRoutesIsThere) {
     EXPECT_EQ(response.status, 404) << response.body;
     EXPECT_THAT(response.body, HasSubstr("--files DIR"));
     EXPECT_EQ(Get(path).status, 404);
+  }
+  for (const char* const length : {"50000000", "99999999999"}) {
+    const RawResponse response =
+        Send(Concat("POST /v1/files HTTP/1.1\r\nHost: 127.0.0.1\r\n",
+                    "Content-Length: ", length, "\r\n\r\n"));
+    EXPECT_EQ(response.status, 404) << response.body;
+    EXPECT_THAT(response.body, HasSubstr("--files DIR"));
   }
 }
 

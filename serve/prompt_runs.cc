@@ -11,6 +11,7 @@
 #include <boost/system/system_error.hpp>
 #include <deque>
 #include <exception>
+#include <new>
 #include <utility>
 
 #include "absl/time/time.h"
@@ -43,7 +44,7 @@ std::optional<RunEvent> RunEventOf(
 //
 // Events pass by one place, not by a channel of asio, which is in no valid
 // state after an allocation that failed. `filled` and `emptied` never expire:
-// who waits for them is woken by cancelling, which allocates nothing.
+// cancelling wakes those that wait for them, and allocates nothing.
 struct PromptRuns::Shared {
   explicit Shared(const asio::any_io_executor& executor)
       : filled(executor, asio::steady_timer::time_point::max()),
@@ -91,7 +92,12 @@ PromptRuns::PromptRuns(const asio::any_io_executor& executor)
 PromptRuns::~PromptRuns() {
   shared_->Close();
   for (asio::cancellation_signal& signal : shared_->signals) {
-    signal.emit(asio::cancellation_type::terminal);
+    // A coroutine that is not cancelled, because asio found no memory to do it,
+    // ends when it sends its next event.
+    try {
+      signal.emit(asio::cancellation_type::terminal);
+    } catch (const std::bad_alloc&) {
+    }
   }
 }
 

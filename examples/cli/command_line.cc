@@ -6,6 +6,7 @@
 #include <CLI/Validators.hpp>
 #include <exception>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <span>
 #include <sstream>
@@ -301,13 +302,15 @@ void AddConstrainCommand(CLI::App* app, std::span<char* const> args,
       ->add_option("--choice", options->choices,
                    "this text; give it once for each text")
       ->expected(1)
+      ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->option_text("TEXT")
       ->group("Language");
-  AddTexts(command,
-           "texts to check, after -- if one begins with -; - is JSON lines of "
-           "stdin",
-           &options->texts);
+  AddTexts(
+      command,
+      "texts to check, after -- if one begins with -; - alone is JSON lines "
+      "of stdin",
+      &options->texts);
   command
       ->add_option("-i,--input,-f,--file", options->input,
                    "JSON lines with texts to check; - is stdin")
@@ -324,6 +327,7 @@ void AddConstrainCommand(CLI::App* app, std::span<char* const> args,
       ->transform(InRange(0, 1000))
       ->option_text("N");
   command->add_option("--seed", options->seed, "of the random texts; default 0")
+      ->transform(InRange(0, std::numeric_limits<int64_t>::max()))
       ->option_text("N");
   AddFlag(command, "--json", "JSON lines out", &options->json);
   command->footer(kConstrainExamples);

@@ -31,6 +31,12 @@ TEST(ConstrainTest, TextsOutsideTheLanguageNameTheByte) {
   EXPECT_THAT(run.out, HasSubstr("\"2026\": ends early, at byte 4, where \"-\" "
                                  "may follow\n"));
   EXPECT_EQ(Constrain({"--regex", dates, "2026-11"}).exit_code, 0);
+  // Each --choice takes one text.
+  const ProgramRun choice =
+      Constrain({"--choice", "yes", "--choice", "no", "no", "ye"});
+  EXPECT_EQ(choice.exit_code, 1) << choice.err;
+  EXPECT_THAT(choice.out, HasSubstr("yes       \"no\"\n"));
+  EXPECT_THAT(choice.out, HasSubstr("no        \"ye\": ends early"));
 }
 
 // Samples are in the language: they are checked by another run.
@@ -96,6 +102,8 @@ TEST(ConstrainTest, ErrorsNameTheOption) {
       error({"--regex", "(a"}),
       EndsWith("--regex: at byte 0: the group is not closed by \")\"\n"));
   EXPECT_THAT(error({"a"}), HasSubstr("--regex or --choice must be given"));
+  EXPECT_THAT(error({"--regex", "a", "--seed", "-1"}),
+              HasSubstr("--seed must be an integer in [0, "));
   EXPECT_THAT(error({"--regex", "a", "--choice", "b"}), HasSubstr("got both"));
   EXPECT_THAT(error({"--choice", "a", "--choice", ""}),
               HasSubstr("--choice must not be empty"));

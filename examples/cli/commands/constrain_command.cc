@@ -361,7 +361,8 @@ class ConstrainRun {
         CheckLine(line, Concat(reader.name(), ":", number));
       }
     }
-    if (number == 0) PrintNote("no lines in " + reader.name());
+    if (number == 0 && !output_.failed())
+      PrintNote("no lines in " + reader.name());
     return absl::OkStatus();
   }
 

@@ -5,6 +5,7 @@
 // Thread safety: a value.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <initializer_list>
 #include <string_view>
@@ -21,7 +22,7 @@ class CodePointSet {
   struct Range {
     char32_t first = 0;
     char32_t last = 0;
-    friend bool operator==(const Range&, const Range&) = default;
+    friend auto operator<=>(const Range&, const Range&) = default;
   };
 
   CodePointSet() = default;

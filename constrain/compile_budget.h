@@ -14,7 +14,7 @@ namespace espalier {
 struct CompileLimits {
   int64_t max_states = 262'144;
   int64_t max_table_bytes = int64_t{64} << 20;
-  int64_t max_steps = 50'000'000;  // up to a second
+  int64_t max_steps = 50'000'000;  // a second at most, 200 MB
 };
 
 class CompileBudget {

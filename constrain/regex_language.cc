@@ -1,15 +1,21 @@
 #include "constrain/regex_language.h"
 
+#include <cstdint>
+#include <map>
 #include <utility>
+#include <vector>
 
 #include "base/status.h"
 #include "constrain/byte_nfa.h"
+#include "constrain/code_point_set.h"
 #include "constrain/regex_parser.h"
 
 namespace espalier {
 namespace {
 
 using State = ByteNfa::State;
+
+constexpr char32_t kLastAscii = 0x7F;
 
 // Adds syntax trees to an NFA. Each function adds paths from `from`, and
 // returns the state that they lead to. No path leads back to `from`, so several
@@ -45,9 +51,70 @@ class RegexToNfa {
 
  private:
   absl::StatusOr<State> AddSet(const CodePointSet& set, State from) {
+    if (set.empty() || set.ranges().back().last <= kLastAscii) {
+      ASSIGN_OR_RETURN(const State to, nfa_.AddState());
+      RETURN_IF_ERROR(set.AddTo(&nfa_, from, to));
+      return to;
+    }
+    RETURN_IF_ERROR(
+        budget_.Take(1 + static_cast<int64_t>(set.ranges().size())));
+    const auto [entry, is_new] = utf8_of_sets_.try_emplace(set.ranges());
+    Utf8& utf8 = entry->second;
+    if (is_new) {
+      ASSIGN_OR_RETURN(utf8, Utf8Of(set));
+    }
     ASSIGN_OR_RETURN(const State to, nfa_.AddState());
-    RETURN_IF_ERROR(set.AddTo(&nfa_, from, to));
+    std::vector<State> states(utf8.num_states);
+    for (int s = 0; s < utf8.num_states; ++s) {
+      states[s] = s == ByteAutomaton::kStart ? from : to;
+      if (s == ByteAutomaton::kStart || s == utf8.end) continue;
+      ASSIGN_OR_RETURN(states[s], nfa_.AddState());
+    }
+    for (const Utf8::Edge& edge : utf8.edges) {
+      RETURN_IF_ERROR(nfa_.AddBytes(states[edge.from], edge.first, edge.last,
+                                    states[edge.to]));
+    }
     return to;
+  }
+
+  // The minimal automaton of a set's code points in UTF-8, as edges. That of
+  // \p{L} has a fraction of the edges that its ranges have.
+  struct Utf8 {
+    struct Edge {
+      State from;
+      uint8_t first;
+      uint8_t last;
+      State to;
+    };
+    int num_states = 0;
+    State end = 0;  // the only accepting one; no edge leaves it
+    std::vector<Edge> edges;
+  };
+
+  absl::StatusOr<Utf8> Utf8Of(const CodePointSet& set) {
+    ByteNfa nfa(&budget_);
+    ASSIGN_OR_RETURN(const State start, nfa.AddState());
+    ASSIGN_OR_RETURN(const State end, nfa.AddState());
+    RETURN_IF_ERROR(set.AddTo(&nfa, start, end));
+    ASSIGN_OR_RETURN(const ByteAutomaton automaton,
+                     std::move(nfa).Build(start, end));
+    Utf8 utf8;
+    utf8.num_states = automaton.num_states();
+    for (State s = 0; s < utf8.num_states; ++s) {
+      if (automaton.accepts(s)) utf8.end = s;
+      bool is_adjacent = false;  // the last byte has an edge from `s`
+      for (int byte = 0; byte < 256; ++byte) {
+        const State to = automaton.Next(s, static_cast<uint8_t>(byte));
+        const auto last = static_cast<uint8_t>(byte);
+        if (is_adjacent && utf8.edges.back().to == to) {
+          utf8.edges.back().last = last;
+        } else if (to != ByteAutomaton::kNone) {
+          utf8.edges.push_back({s, last, last, to});
+        }
+        is_adjacent = to != ByteAutomaton::kNone;
+      }
+    }
+    return utf8;
   }
 
   absl::StatusOr<State> AddCondition(NfaCondition condition, State from) {
@@ -102,6 +169,8 @@ class RegexToNfa {
 
   ByteNfa& nfa_;
   CompileBudget& budget_;
+  // By the ranges of the set. Repetitions and equal classes share them.
+  std::map<std::vector<CodePointSet::Range>, Utf8> utf8_of_sets_;
 };
 
 absl::StatusOr<ByteAutomaton> Compile(const RegexNode& tree,

@@ -294,7 +294,7 @@ class Parser {
     const std::string_view flags = pattern_.substr(at_);
     const size_t end = flags.find_first_of(":)");
     return Unsupported(
-        begin, "flags ",
+        begin, "the group of flags ",
         BytesInQuotes(Concat("(?", flags.substr(0, std::min(end, size_t{8})))));
   }
 

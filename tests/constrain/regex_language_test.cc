@@ -189,7 +189,8 @@ TEST(RegexLanguageTest, ErrorsNameTheConstructAndItsByte) {
   EXPECT_EQ(error("a{3,2}"), "at byte 1: counts must ascend, got \"{3,2}\"");
   EXPECT_THAT(error("a{9999999}"), HasSubstr("at most 1048576 times"));
   EXPECT_EQ(error("a{,5}"), "at byte 1: write \"{0,5}\" for \"{,5}\"");
-  EXPECT_EQ(error("(?i)a"), "at byte 0: flags \"(?i\" is not supported");
+  EXPECT_EQ(error("(?i)a"),
+            "at byte 0: the group of flags \"(?i\" is not supported");
   EXPECT_THAT(error("\\p{Greek}"), HasSubstr("property \"Greek\""));
   EXPECT_EQ(error("\\ud800"), "at byte 0: half of a pair of surrogates");
   EXPECT_EQ(error("\\q"), "at byte 0: escape \"\\q\" is not supported");

@@ -3,9 +3,12 @@
 //
 //   auto defaults = LoadModelDefaults("auto", directory);
 //   if (!defaults.ok()) return defaults.status();
-//   FitDefaults("auto", model, /*has_tokenizer=*/true, &*defaults);
+//   RETURN_IF_ERROR(
+//       FitDefaults("auto", model, /*has_tokenizer=*/true, &*defaults));
 //   ...
-//   CompleteRequest(*defaults, std::nullopt, tokenizer, model, &request);
+//   RETURN_IF_ERROR(
+//       CompleteRequest(*defaults, std::nullopt, tokenizer, model, &request)
+//           .status());
 //   co_await engine.Generate(std::move(request));
 #pragma once
 

@@ -1,8 +1,23 @@
 #include "exec_request/step_plan.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <type_traits>
+#include <variant>
 
 namespace espalier {
+
+// kind() is the index of the alternative.
+using Choice = decltype(PlanSelection::choice);
+static_assert(
+    std::is_same_v<BeamSelection, std::variant_alternative_t<
+                                      size_t(SelectionKind::kBeams), Choice>>);
+static_assert(
+    std::is_same_v<RowSelection, std::variant_alternative_t<
+                                     size_t(SelectionKind::kRows), Choice>>);
+static_assert(
+    std::is_same_v<DrawSelection, std::variant_alternative_t<
+                                      size_t(SelectionKind::kDraws), Choice>>);
 
 std::shared_ptr<const ScoreEdits> EditsOf(const SelectionParams& params) {
   if (params.edits != nullptr) return params.edits;

@@ -139,9 +139,8 @@ std::vector<Candidate> CandidateFilter::Take() {
   if (in_all_ == nullptr) {
     for (const Row& row : rows_) take_all(row);
     const auto* const blocks = std::get_if<KeepEachBlock>(&choice_.ranking);
-    return blocks == nullptr
-               ? taken
-               : KeepChoosable(selection_, *blocks, std::move(taken));
+    if (blocks == nullptr) return taken;
+    return KeepChoosable(selection_, *blocks, std::move(taken));
   }
   const double floor = floor_.load(std::memory_order_relaxed);
   std::vector<Place> places;

@@ -34,6 +34,7 @@ class SocketWriter {
   // Sends at most three parts after all that is unsent. Returns false if the
   // client has gone. Throws std::bad_alloc if the rest cannot be kept; the
   // client may have the beginning then, and must not get anything else.
+  // REQUIRES: no more than three parts.
   bool Send(std::span<const std::string_view> parts);
   // As above; moves the unsent rest of a long body instead of copying it.
   bool Send(std::string_view head, std::string body);
@@ -67,7 +68,8 @@ class SocketWriter {
  private:
   size_t SendSome(std::span<const std::string_view> parts,
                   boost::system::error_code* error);
-  // Bytes of those handed to the system that the client's has acknowledged.
+  // Bytes of those handed to the system that the client's system has
+  // acknowledged.
   int64_t NumTaken() const;
 
   Socket* const socket_;

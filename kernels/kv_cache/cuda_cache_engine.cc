@@ -70,7 +70,7 @@ absl::Status CudaCacheEngine::CopyPages(std::span<const PageCopy> copies,
 }
 
 absl::Status CudaCacheEngine::AddHostSlots(int64_t host_bytes) {
-  CHECK_EQ(num_slots_, 0);
+  CHECK_EQ(num_slots_, 0) << "host slots are there already";
   absl::Status status = Allocate(host_bytes);
   if (status.ok()) status = MeasureLink();
   if (!status.ok()) ReleaseHostSlots();

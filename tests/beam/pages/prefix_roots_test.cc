@@ -91,8 +91,9 @@ TEST(PrefixRootsTest, CachedPagesAreThoseOfTheSourceAndTheTokens) {
   tree.Insert(prepared.roots.tokens, {}, prompt, *pool.Allocate(),
               PageState::kReady);
   EXPECT_EQ(num_cached(), 1u);  // tokens are fed when the source is read
-  const auto second = tree.Insert(prepared.roots.source, first->cursor, edge,
-                                  *pool.Allocate(), PageState::kFilling);
+  const auto second =
+      tree.Insert(prepared.roots.source, first->cursor, tree.ChainTokens(1),
+                  *pool.Allocate(), PageState::kFilling);
   EXPECT_EQ(num_cached(), 1u);
   tree.MarkReady(second->cursor);
   EXPECT_EQ(num_cached(), 3u);

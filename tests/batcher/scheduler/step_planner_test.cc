@@ -63,8 +63,10 @@ ModelDescription DraftingModel(const ToyModelOptions& options) {
   return model;
 }
 
-// Returns the first row of a group; -1 if it has none.
+// Returns the first row of a group; -1 if it has none. A preempted group has no
+// sequences.
 int FirstRow(const RunningGroup& running, const StepPlan& plan) {
+  if (running.is_preempted()) return -1;
   const GroupPages& pages = running.group->pages();
   for (size_t row = 0; row < plan.rows.size(); ++row) {
     for (int rank = 0; rank < pages.num_sequences(); ++rank) {

@@ -56,7 +56,6 @@ class ChunkWriter::Impl {
 
   const Call& call_;
   const AnswerHead head_;
-  const Tokenizer* const tokenizer_;
   const ChoiceWriter writer_;
   std::string event_begin_;  // up to "choices":[
   std::vector<PromptStream> prompts_;
@@ -69,7 +68,6 @@ ChunkWriter::Impl::Impl(const Call& call, const AnswerHead& head,
                         const Tokenizer* tokenizer)
     : call_(call),
       head_(head),
-      tokenizer_(tokenizer),
       writer_(call, head_, tokenizer),
       event_begin_("data: ") {
   AppendHead(call.api, head, /*is_chunk=*/true, &event_begin_);

@@ -5,7 +5,11 @@
 
 #include <functional>
 #include <limits>
+#include <utility>
 #include <vector>
+
+#include "beam/strategy/make_strategy.h"
+#include "exec_request/step_plan.h"
 
 namespace espalier {
 namespace {
@@ -19,6 +23,42 @@ TEST(DistinctEosTokenIdsTest, AreSortedAndEachOnce) {
   EXPECT_THAT(DistinctEosTokenIds(params), ElementsAre(2, 5, 7));
   params.eos_token_id = std::vector<int64_t>();
   EXPECT_THAT(DistinctEosTokenIds(params), IsEmpty());
+}
+
+// Scheduler and group go by KindOf; the strategy writes the selection.
+TEST(KindOfTest, IsTheKindThatTheStrategySelectsBy) {
+  using Change = std::function<void(GenerationParams*)>;
+  const std::pair<Change, SelectionKind> cases[] = {
+      {[](auto*) {}, SelectionKind::kDraws},
+      {[](auto* params) { params->do_sample = true; }, SelectionKind::kDraws},
+      {[](auto* params) { params->num_beams = 4; }, SelectionKind::kBeams},
+      {[](auto* params) {
+         params->num_beams = 4;
+         params->num_beam_groups = 2;
+         params->diversity_penalty = 0.5;
+       },
+       SelectionKind::kRows},
+      {[](auto* params) {
+         params->num_beams = 4;
+         params->do_sample = true;
+       },
+       SelectionKind::kRows},
+      {[](auto* params) {
+         params->num_beams = 4;
+         params->stochastic = true;
+       },
+       SelectionKind::kRows}};
+  for (const auto& [change, kind] : cases) {
+    GenerationParams params;
+    params.eos_token_id = {2};
+    params.seed = 1;
+    params.max_new_tokens = 5;
+    change(&params);
+    EXPECT_EQ(KindOf(params), kind);
+    PlanSelection selection;
+    MakeStrategy(params, nullptr, nullptr)->DescribeSelection(&selection);
+    EXPECT_EQ(selection.kind(), kind);
+  }
 }
 
 TEST(MakeSelectionParamsTest, RequestsOfOneCallShareWhatIsMadeOfItsLists) {

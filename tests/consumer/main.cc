@@ -65,6 +65,28 @@ absl::StatusOr<espalier::GenerationDefaults> LoadDefaults(
   return defaults;
 }
 
+// The example of <espalier/defaults.h>.
+absl::Status TakeModelDefaults(const std::string& directory,
+                               const espalier::ModelDescription& model,
+                               const espalier::Tokenizer* tokenizer) {
+  using namespace espalier;  // NOLINT
+  Request request;
+  request.prompt_tokens = {4, 5};
+  // clang-format off
+  absl::StatusOr<GenerationDefaults> defaults =
+      LoadModelDefaults("auto", directory);
+  if (!defaults.ok()) return defaults.status();
+  const absl::Status fits =
+      FitDefaults("auto", model, /*has_tokenizer=*/true, &*defaults);
+  if (!fits.ok()) return fits;
+  // For each request:
+  const absl::StatusOr<NamedValues> taken = CompleteRequest(
+      *defaults, /*given=*/std::nullopt, tokenizer, model, &request);
+  if (!taken.ok()) return taken.status();
+  // clang-format on
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Translator> Load(const std::string& directory) {
   auto threads = espalier::ThreadPool::Create(2);
   if (!threads.ok()) return threads.status();
@@ -180,6 +202,12 @@ absl::Status CheckChat(const espalier::Tokenizer& tokenizer) {
 absl::Status Run(const std::string& directory) {
   const absl::StatusOr<Translator> translator = Load(directory);
   if (!translator.ok()) return translator.status();
+  if (const absl::Status status =
+          TakeModelDefaults(directory, translator->steps->description(),
+                            translator->tokenizer.get());
+      !status.ok()) {
+    return status;
+  }
   boost::asio::io_context context;
   const auto counter = std::make_shared<Counter>();
   auto engine = espalier::Engine::Create(

@@ -50,6 +50,13 @@ if find "$prefix/include" -name '*.h' -print0 |
   fail "a macro without our prefix in a public header"
 fi
 
+# The example of a header is part of the consumer, which compiles it.
+while read -r line; do
+  sed 's/^ *//' "$consumer/main.cc" | grep -xF -e "$line" >/dev/null ||
+    fail "defaults.h has an example that the consumer lacks: $line"
+done < <(sed -n 's|^//   *||p' "$prefix/include/espalier/defaults.h" |
+  sed -n '/LoadModelDefaults/,$p')
+
 section "symbols"
 nm -DC --defined-only "$so" | cut -c 18- >"$scratch/exported"
 grep '^[uV] boost::asio::detail::' \

@@ -38,6 +38,20 @@ std::optional<RunEvent> RunEventOf(
   return RunEvent{request, std::move(event->value())};
 }
 
+// Returns the error of an exception. Throws std::bad_alloc if it is one, or if
+// memory runs out.
+absl::Status StatusOf(const std::exception_ptr& exception) {
+  try {
+    std::rethrow_exception(exception);
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::exception& error) {
+    return Internal("an exception ended a request: ", error.what());
+  } catch (...) {
+    return Internal("an unknown exception ended a request");
+  }
+}
+
 }  // namespace
 
 // The coroutines have a plain pointer to it; what completes them keeps it.
@@ -48,26 +62,30 @@ std::optional<RunEvent> RunEventOf(
 struct PromptRuns::Shared {
   explicit Shared(const asio::any_io_executor& executor)
       : filled(executor, asio::steady_timer::time_point::max()),
-        emptied(executor, asio::steady_timer::time_point::max()) {}
+        emptied(executor, asio::steady_timer::time_point::max()),
+        ping(executor) {}
 
-  // From now on Next returns an error.
+  // From now on Next returns an error. Coroutines that wait here end.
   void Close() {
     is_closed = true;
     filled.cancel();
+    emptied.cancel();
+    ping.cancel();
   }
 
   std::optional<std::optional<RunEvent>> sent;  // and not received
   bool is_closed = false;
-  std::optional<absl::Status> interruption;  // why it was closed
+  std::optional<absl::Status> error;  // why; unset: an allocation failed
   asio::steady_timer filled;
   asio::steady_timer emptied;
+  asio::steady_timer ping;
   std::deque<asio::cancellation_signal> signals;  // one per coroutine
   bool is_silent = true;                          // since the last query
 };
 
-// Completion handler of a coroutine. If an exception ended the coroutine, or
-// even the call of this handler, an allocation has failed, and an event may be
-// missing for which Next would wait for ever.
+// Completion handler of a coroutine. If an exception ended the coroutine, or if
+// an allocation failed in the call of this handler, an event may be missing for
+// which Next would wait for ever.
 class PromptRuns::RunEnd {
  public:
   explicit RunEnd(std::shared_ptr<Shared> shared)
@@ -79,7 +97,12 @@ class PromptRuns::RunEnd {
 
   void operator()(std::exception_ptr error) {
     const std::shared_ptr<Shared> shared = std::move(shared_);
-    if (error != nullptr) shared->Close();
+    if (error == nullptr) return;
+    try {
+      if (!shared->is_closed) shared->error = StatusOf(error);
+    } catch (const std::bad_alloc&) {
+    }
+    shared->Close();
   }
 
  private:
@@ -93,7 +116,7 @@ PromptRuns::~PromptRuns() {
   shared_->Close();
   for (asio::cancellation_signal& signal : shared_->signals) {
     // A coroutine that is not cancelled, because asio found no memory to do it,
-    // ends when it sends its next event.
+    // ends when its request does: it cannot send the event.
     try {
       signal.emit(asio::cancellation_type::terminal);
     } catch (const std::bad_alloc&) {
@@ -122,7 +145,7 @@ asio::awaitable<std::optional<RunEvent>> PromptRuns::Next() {
   shared.is_silent = false;
   if (shared.is_closed) {
     co_return RunEvent{
-        -1, absl::StatusOr<Result>(shared.interruption.value_or(
+        -1, absl::StatusOr<Result>(shared.error.value_or(
                 ResourceExhausted("not enough memory for the request")))};
   }
   std::optional<RunEvent> event = *std::move(shared.sent);
@@ -144,17 +167,16 @@ std::function<void(absl::Status)> PromptRuns::Interrupter() {
     asio::post(executor, [weak, why = std::move(why)] {
       const std::shared_ptr<Shared> shared = weak.lock();
       if (shared == nullptr) return;
-      shared->interruption = why;
+      shared->error = why;
       shared->Close();
     });
   };
 }
 
 asio::awaitable<void> PromptRuns::SendPings(Shared* shared) {
-  asio::steady_timer timer(shared->filled.get_executor());
-  while (true) {
-    timer.expires_after(absl::ToChronoNanoseconds(kPingPeriod / 2));
-    co_await timer.async_wait(asio::use_awaitable);
+  while (!shared->is_closed) {
+    shared->ping.expires_after(absl::ToChronoNanoseconds(kPingPeriod / 2));
+    co_await shared->ping.async_wait(asio::use_awaitable);
     if (std::exchange(shared->is_silent, true)) {
       std::optional<RunEvent> nothing;
       co_await Send(shared, nothing);

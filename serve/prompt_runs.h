@@ -56,8 +56,8 @@ class PromptRuns {
   // from any thread and at any time.
   std::function<void(absl::Status)> Interrupter();
 
-  // Returns the next event; an error of no request (-1) if memory ran out where
-  // one was to be sent.
+  // Returns the next event; an error of no request (-1) if an exception ended a
+  // coroutine, such as for lack of memory.
   boost::asio::awaitable<std::optional<RunEvent>> Next();
 
  private:

@@ -9,8 +9,10 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <new>
 #include <optional>
@@ -67,34 +69,41 @@ asio::awaitable<void> ReadAll(PromptRuns* runs, Outcome* outcome) {
   }
 }
 
+// Starts `requests`, as streams or not.
+asio::awaitable<absl::Status> StartAll(Engine* engine,
+                                       std::vector<Request> requests,
+                                       bool as_streams, PromptRuns* runs) {
+  std::vector<ResultStream> streams;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    if (as_streams) {
+      absl::StatusOr<ResultStream> stream =
+          co_await engine->Stream(requests[i]);
+      if (!stream.ok()) co_return stream.status();
+      streams.push_back(*std::move(stream));
+    } else {
+      absl::StatusOr<Engine::Prepared> prepared = engine->Prepare(requests[i]);
+      if (!prepared.ok()) co_return prepared.status();
+      runs->Start(static_cast<int>(i), *engine, *std::move(prepared));
+    }
+  }
+  if (as_streams) {
+    runs->Start(0, std::move(streams));
+    runs->StartPings();
+  }
+  co_return absl::OkStatus();
+}
+
 // Runs a call of `requests`, as streams or not.
 asio::awaitable<void> RunCall(Engine* engine, std::vector<Request> requests,
                               bool as_streams, Outcome* outcome) {
   const auto end = [](Outcome* ended) { ended->has_ended = true; };
   const std::unique_ptr<Outcome, decltype(end)> at_end(outcome, end);
   PromptRuns runs(co_await asio::this_coro::executor);
-  std::vector<ResultStream> streams;
-  for (size_t i = 0; i < requests.size(); ++i) {
-    if (as_streams) {
-      absl::StatusOr<ResultStream> stream =
-          co_await engine->Stream(requests[i]);
-      if (!stream.ok()) {
-        outcome->error = stream.status();
-        co_return;
-      }
-      streams.push_back(*std::move(stream));
-    } else {
-      absl::StatusOr<Engine::Prepared> prepared = engine->Prepare(requests[i]);
-      if (!prepared.ok()) {
-        outcome->error = prepared.status();
-        co_return;
-      }
-      runs.Start(static_cast<int>(i), *engine, *std::move(prepared));
-    }
-  }
-  if (as_streams) {
-    runs.Start(0, std::move(streams));
-    runs.StartPings();
+  const absl::Status started =
+      co_await StartAll(engine, std::move(requests), as_streams, &runs);
+  if (!started.ok()) {
+    outcome->error = started;
+    co_return;
   }
   co_await ReadAll(&runs, outcome);
 }
@@ -104,7 +113,16 @@ class PromptRunsOutOfMemoryTest : public ::testing::TestWithParam<bool> {
   // Runs a call while the allocation of its executor after `num_good` fails.
   // Returns whether one did.
   bool Run(int64_t num_good);
+  // Destroys the runs of a call after `num_steps` steps, while the allocation
+  // after `num_good` fails. Returns whether one did.
+  bool DestroyAfter(int num_steps, int64_t num_good);
 
+  std::vector<Request> requests_ = std::vector<Request>(kNumRequests, [] {
+    Request request{{1, 2, 3, 4}, {}};
+    request.params.max_new_tokens = 3;
+    request.params.ignore_eos = true;
+    return request;
+  }());
   ToyModel model_{{.vocab_size = 100, .num_pages = 100}};
   Outcome outcome_;
 };
@@ -113,17 +131,12 @@ INSTANTIATE_TEST_SUITE_P(AsStreams, PromptRunsOutOfMemoryTest,
                          ::testing::Bool());
 
 bool PromptRunsOutOfMemoryTest::Run(int64_t num_good) {
-  Request request{{1, 2, 3, 4}, {}};
-  request.params.max_new_tokens = 3;
-  request.params.ignore_eos = true;
   outcome_ = {};
   asio::io_context strand;
   asio::io_context callers;
   const auto steps = std::make_shared<ManualExecutor>(&model_, 1);
   Engine engine = MakeEngine(strand.get_executor(), steps, Validated(3));
-  asio::co_spawn(callers,
-                 RunCall(&engine, std::vector<Request>(kNumRequests, request),
-                         GetParam(), &outcome_),
+  asio::co_spawn(callers, RunCall(&engine, requests_, GetParam(), &outcome_),
                  asio::detached);
   int64_t left = num_good;
   const auto poll = [&] {
@@ -148,6 +161,57 @@ bool PromptRunsOutOfMemoryTest::Run(int64_t num_good) {
   }
   EXPECT_TRUE(outcome_.has_ended);
   return left < 0;
+}
+
+bool PromptRunsOutOfMemoryTest::DestroyAfter(int num_steps, int64_t num_good) {
+  asio::io_context strand;
+  asio::io_context callers;
+  const auto steps = std::make_shared<ManualExecutor>(&model_, 1);
+  Engine engine = MakeEngine(strand.get_executor(), steps, Validated(3));
+  auto runs = std::make_unique<PromptRuns>(callers.get_executor());
+  asio::co_spawn(callers, StartAll(&engine, requests_, GetParam(), runs.get()),
+                 [](const std::exception_ptr&, const absl::Status& status) {
+                   EXPECT_OK(status);
+                 });
+  const auto poll = [&] {
+    for (int i = 0; i < 4; ++i) {
+      strand.restart();
+      strand.poll();
+      callers.restart();
+      callers.poll();
+    }
+  };
+  poll();
+  for (int i = 0; i < num_steps && steps->num_started() > 0; ++i) {
+    steps->RunStep();
+    poll();
+  }
+  bool has_failed = false;
+  asio::post(callers, [&] {
+    allocations_left = num_good;
+    runs.reset();
+    has_failed = std::exchange(allocations_left, -1) < 0;
+  });
+  poll();
+  while (steps->num_started() > 0) {
+    steps->RunStep();
+    poll();
+  }
+  // No coroutine waits.
+  EXPECT_TRUE(callers.stopped());
+  EXPECT_EQ(steps->num_groups(), 0);
+  return has_failed;
+}
+
+TEST_P(PromptRunsOutOfMemoryTest, WhatIsNotCancelledEndsWithItsRequest) {
+  int num_failed = 0;
+  for (int num_steps = 0; num_steps <= 4; ++num_steps) {
+    for (int64_t num_good = 0; DestroyAfter(num_steps, num_good); ++num_good) {
+      ASSERT_FALSE(HasFailure()) << num_steps << " steps, " << num_good;
+      ++num_failed;
+    }
+  }
+  EXPECT_GT(num_failed, 0);
 }
 
 TEST_P(PromptRunsOutOfMemoryTest, NoCallWaitsForAnEventThatDoesNotCome) {

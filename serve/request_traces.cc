@@ -161,7 +161,7 @@ void RequestTraces::KeepLimits() {
 }
 
 absl::StatusOr<RequestTraces::Found> RequestTraces::Find(
-    std::string_view id) const {
+    std::string_view id, std::string_view shown_id) const {
   Found found;
   bool is_dropped = false;
   bool runs = false;
@@ -175,7 +175,7 @@ absl::StatusOr<RequestTraces::Found> RequestTraces::Find(
     for (const auto& [request, trace] : open_) runs |= trace->id == id;
   }
   if (!found.empty()) return found;
-  const std::string name = Concat("request ", BytesInQuotes(id));
+  const std::string name = Concat("request ", BytesInQuotes(shown_id));
   if (is_dropped) {
     return MarkPermanent(ResourceExhausted(
         "the trace of ", name,

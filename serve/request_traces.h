@@ -75,8 +75,10 @@ class RequestTraces : public TraceSink {
   // in the order in which they ended; at least one.
   // Errors: kNotFound if there is none, saying whether the request still runs,
   // or how many traces are kept; permanent kResourceExhausted if all were
-  // dropped.
-  absl::StatusOr<Found> Find(std::string_view id) const;
+  // dropped. They name the request by `shown_id`.
+  absl::StatusOr<Found> Find(std::string_view id,
+                             std::string_view shown_id) const;
+  absl::StatusOr<Found> Find(std::string_view id) const { return Find(id, id); }
 
   const TraceLimits& limits() const { return limits_; }
   int num_ended() const;      // requests whose traces are kept, even if dropped

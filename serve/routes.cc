@@ -232,10 +232,10 @@ ServerCore::Work ServerCore::Trace(Call& call) {
     co_return;
   }
   WorkerThread::WorkFor<TraceAnswer> draw =
-      [&traces = *options_.traces, format = *format,
-       id = TraceId(call.caller, call.id),
+      [&traces = *options_.traces,
+       query = TraceQuery{TraceId(call.caller, call.id), call.id, *format},
        tokenizer = model_.load()->generator.tokenizer()] {
-        return AnswerTrace(traces, id, format, tokenizer.get());
+        return AnswerTrace(traces, query, tokenizer.get());
       };
   absl::StatusOr<TraceAnswer> answer =
       co_await drawing_.Run<TraceAnswer>(std::move(draw));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <variant>
 
 #include "base/check.h"
 #include "base/json.h"
@@ -34,12 +35,20 @@ std::string_view FormatIn(std::string_view query) {
   return {};
 }
 
+// Shows `shown_id` if the request has an id.
+void ShowId(const std::string& shown_id, TraceEvent* event) {
+  auto* const request = std::get_if<TraceRequest>(event);
+  if (request != nullptr && request->caller_id) request->caller_id = shown_id;
+}
+
 // Calls `take` with each event, its texts added.
 template <typename Take>
 void ForEachEvent(const RequestTraces::Found& traces,
-                  const Tokenizer* tokenizer, const Take& take) {
+                  const std::string& shown_id, const Tokenizer* tokenizer,
+                  const Take& take) {
   for (const auto& trace : traces) {
     for (TraceEvent event : trace->events) {
+      ShowId(shown_id, &event);
       if (tokenizer != nullptr) AddTokenTexts(*tokenizer, &event);
       take(std::move(event));
     }
@@ -64,12 +73,13 @@ absl::StatusOr<TraceFormat> ChooseTraceFormat(std::string_view query,
 }
 
 absl::StatusOr<TraceAnswer> AnswerTrace(const RequestTraces& traces,
-                                        std::string_view id, TraceFormat format,
+                                        const TraceQuery& query,
                                         const Tokenizer* tokenizer) {
-  ASSIGN_OR_RETURN(const RequestTraces::Found found, traces.Find(id));
-  if (format == TraceFormat::kLines) {
+  ASSIGN_OR_RETURN(const RequestTraces::Found found,
+                   traces.Find(query.id, query.shown_id));
+  if (query.format == TraceFormat::kLines) {
     TraceAnswer answer{.content_type = "application/jsonl"};
-    ForEachEvent(found, tokenizer, [&](TraceEvent event) {
+    ForEachEvent(found, query.shown_id, tokenizer, [&](TraceEvent event) {
       answer.body += WriteTraceLine(event);
       answer.body += '\n';
     });
@@ -77,7 +87,7 @@ absl::StatusOr<TraceAnswer> AnswerTrace(const RequestTraces& traces,
   }
   TraceTrees trees;
   absl::Status status;
-  ForEachEvent(found, tokenizer, [&](TraceEvent event) {
+  ForEachEvent(found, query.shown_id, tokenizer, [&](TraceEvent event) {
     if (status.ok()) status = trees.Add(std::move(event));
   });
   RETURN_IF_ERROR(status);

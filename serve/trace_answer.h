@@ -23,6 +23,12 @@ enum class TraceFormat { kLines, kPage };
 absl::StatusOr<TraceFormat> ChooseTraceFormat(std::string_view query,
                                               std::string_view accept);
 
+struct TraceQuery {
+  std::string id;        // in the traces
+  std::string shown_id;  // in the answer: the client's, without its API key
+  TraceFormat format = TraceFormat::kLines;
+};
+
 struct TraceAnswer {
   std::string content_type = {};
   // The header of this name: what a page may do. Empty for lines.
@@ -30,9 +36,10 @@ struct TraceAnswer {
   std::string body = {};
 };
 
+// Adds texts of tokens if there is a tokenizer.
 // Errors: as RequestTraces::Find.
 absl::StatusOr<TraceAnswer> AnswerTrace(const RequestTraces& traces,
-                                        std::string_view id, TraceFormat format,
+                                        const TraceQuery& query,
                                         const Tokenizer* tokenizer);
 
 }  // namespace espalier::serve

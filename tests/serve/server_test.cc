@@ -353,7 +353,15 @@ TEST_F(ServerTest, NoKeyReadsTheTracesOfAnother) {
   EXPECT_EQ(
       Get("/v1/requests/key%200%20cmpl-a/trace", header("second-key")).status,
       404);
-  EXPECT_EQ(Get(path, header("first-key")).status, 200);
+  // The traces show the id of the answer, without the key.
+  for (const char* const format : {"?format=jsonl", "?format=html"}) {
+    const RawResponse trace = Get(path + format, header("first-key"));
+    EXPECT_EQ(trace.status, 200);
+    EXPECT_THAT(trace.body, HasSubstr("cmpl-a"));
+    EXPECT_THAT(trace.body, Not(HasSubstr("key 0")));
+  }
+  EXPECT_THAT(Get("/v1/requests/cmpl-b/trace", header("first-key")).body,
+              HasSubstr("no trace of request \\\"cmpl-b\\\""));
 }
 
 TEST_F(ServerTest, AModelIsServedOnceAndNotAfterStop) {
@@ -450,6 +458,16 @@ TEST_F(ServerTest, WithoutFilesNoneOfTheirRoutesIsThere) {
                     "Content-Length: ", length, "\r\n\r\n"));
     EXPECT_EQ(response.status, 404) << response.body;
     EXPECT_THAT(response.body, HasSubstr("--files DIR"));
+  }
+  // Nor does it wait for the body, or ask for it by a status 100.
+  for (const char* const headers :
+       {"Transfer-Encoding: chunked\r\n",
+        "Content-Length: 10\r\nExpect: 100-continue\r\n",
+        "Transfer-Encoding: chunked\r\nExpect: 100-continue\r\n"}) {
+    const RawResponse response = Send(Concat(
+        "POST /v1/files HTTP/1.1\r\nHost: 127.0.0.1\r\n", headers, "\r\n"));
+    EXPECT_EQ(response.status, 404) << headers;
+    EXPECT_THAT(response.body, HasSubstr("--files DIR")) << headers;
   }
 }
 

@@ -29,8 +29,7 @@ class TraceAnswerTest : public ::testing::Test {
 };
 
 TEST_F(TraceAnswerTest, LinesAreThoseOfATraceFile) {
-  const auto answer =
-      AnswerTrace(traces_, "7", TraceFormat::kLines, /*tokenizer=*/nullptr);
+  const auto answer = AnswerTrace(traces_, {"7", "7"}, /*tokenizer=*/nullptr);
   ASSERT_OK(answer);
   EXPECT_EQ(answer->content_type, "application/jsonl");
   EXPECT_EQ(answer->body, TraceLines(events_));
@@ -45,8 +44,7 @@ TEST_F(TraceAnswerTest, ATokenizerAddsTexts) {
                            .token = tokens->front(),
                            .why = "among the beams"});
   traces.On(TraceEnd{.request = RequestId{1}});
-  const auto answer =
-      AnswerTrace(traces, "1", TraceFormat::kLines, &EnFrTokenizer());
+  const auto answer = AnswerTrace(traces, {"1", "1"}, &EnFrTokenizer());
   ASSERT_OK(answer);
   EXPECT_THAT(answer->body, HasSubstr("\"prompt\": \"How old are you?\""));
   EXPECT_THAT(answer->body, HasSubstr("How\", \"log_prob\""));
@@ -54,7 +52,7 @@ TEST_F(TraceAnswerTest, ATokenizerAddsTexts) {
 
 TEST_F(TraceAnswerTest, APageMayRunItsOwnScriptAlone) {
   const auto answer =
-      AnswerTrace(traces_, "7", TraceFormat::kPage, &EnFrTokenizer());
+      AnswerTrace(traces_, {"7", "7", TraceFormat::kPage}, &EnFrTokenizer());
   ASSERT_OK(answer);
   EXPECT_EQ(answer->content_type, "text/html; charset=utf-8");
   EXPECT_THAT(answer->body, StartsWith("<!doctype html>"));
@@ -66,7 +64,7 @@ TEST_F(TraceAnswerTest, APageMayRunItsOwnScriptAlone) {
 TEST_F(TraceAnswerTest, AnUnknownRequestIsNamed) {
   for (const TraceFormat format : {TraceFormat::kLines, TraceFormat::kPage}) {
     EXPECT_THAT(
-        AnswerTrace(traces_, "8", format, nullptr).status(),
+        AnswerTrace(traces_, {"8", "8", format}, nullptr).status(),
         StatusIs(absl::StatusCode::kNotFound, HasSubstr("request \"8\"")));
   }
 }

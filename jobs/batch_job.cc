@@ -54,33 +54,35 @@ absl::StatusOr<bool> BatchInputCheck::Continue(SliceEnd end) {
     if (IsOver(end)) return false;
   }
   if (num_calls_ == 0 && errors_.empty()) {
-    AddError("empty_file", "the input has no line", {});
+    AddError({"empty_file", "the input has no line"}, {});
   }
   return true;
 }
 
 void BatchInputCheck::CheckLine(const LineFile::Line& line) {
   if (++num_calls_ > limits_.max_lines) {
-    return AddError("too_many_requests",
-                    Concat("a batch must have at most ", limits_.max_lines,
-                           " lines (--max-batch-lines)"),
+    return AddError({"too_many_requests",
+                     Concat("a batch must have at most ", limits_.max_lines,
+                            " lines (--max-batch-lines)")},
                     line_number_);
   }
   openai::BatchLineError error;
   const auto call = ReadCall(line, endpoint_, limits_, &error);
   if (!call) {
-    AddError(error.code, error.message, line_number_);
+    AddError(std::move(error), line_number_);
   } else if (!custom_ids_.insert(call->custom_id).second) {
-    AddError("duplicate_custom_id",
-             Concat("custom_id ", ShownInQuotes(call->custom_id),
-                    " is that of an earlier line, too"),
+    AddError({"duplicate_custom_id",
+              Concat("custom_id ", ShownInQuotes(call->custom_id),
+                     " is that of an earlier line, too"),
+              "custom_id"},
              line_number_);
   }
 }
 
-void BatchInputCheck::AddError(std::string code, std::string message,
+void BatchInputCheck::AddError(openai::BatchLineError error,
                                std::optional<int64_t> line) {
-  errors_.push_back({std::move(code), std::move(message), line});
+  errors_.push_back({std::move(error.code), std::move(error.message), line,
+                     std::move(error.param)});
 }
 
 BatchJob::BatchJob(openai::Batch batch, std::string tenant, const Paths& paths,
@@ -163,7 +165,8 @@ absl::StatusOr<std::optional<BatchJob::Call>> BatchJob::Next(SliceEnd end) {
     openai::BatchLineError error;
     auto call = ReadCall(*line, batch_.endpoint, limits_, &error);
     if (!call) {
-      bad_line_ = {std::move(error.code), std::move(error.message), number + 1};
+      bad_line_ = {std::move(error.code), std::move(error.message), number + 1,
+                   std::move(error.param)};
       return std::nullopt;
     }
     return Call{number, std::move(call->custom_id), std::string(call->body)};

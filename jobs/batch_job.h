@@ -52,8 +52,7 @@ class BatchInputCheck {
   BatchInputCheck(std::string endpoint, const BatchLimits& limits)
       : endpoint_(std::move(endpoint)), limits_(limits) {}
   void CheckLine(const LineFile::Line& line);
-  void AddError(std::string code, std::string message,
-                std::optional<int64_t> line);
+  void AddError(openai::BatchLineError error, std::optional<int64_t> line);
 
   const std::string endpoint_;
   const BatchLimits limits_;

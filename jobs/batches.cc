@@ -16,6 +16,7 @@
 #include "base/shown_bytes.h"
 #include "base/status.h"
 #include "jobs/record.h"
+#include "openai/error.h"
 
 namespace espalier::jobs {
 
@@ -265,11 +266,15 @@ std::shared_ptr<Batches::Entry> Batches::FindEntry(std::string_view owner,
 absl::StatusOr<openai::Batch> Batches::Create(std::string_view owner,
                                               const openai::BatchOrder& order,
                                               std::string_view tenant) {
-  ASSIGN_OR_RETURN(const openai::StoredFile input,
-                   files_->Find(owner, order.input_file_id));
-  if (input.purpose != "batch") {
-    return InvalidArgument("input_file_id must be of a file of purpose ",
-                           "\"batch\", got ", ShownInQuotes(input.purpose));
+  constexpr std::string_view kInput = "input_file_id";
+  const absl::StatusOr<openai::StoredFile> input =
+      files_->Find(owner, order.input_file_id);
+  if (!input.ok()) return openai::WithParam(input.status(), kInput);
+  if (input->purpose != "batch") {
+    return openai::RefuseField(
+        kInput,
+        Concat("input_file_id must be of a file of purpose \"batch\", got ",
+               ShownInQuotes(input->purpose)));
   }
   auto entry = std::make_shared<Entry>();
   entry->owner = owner;
@@ -282,7 +287,8 @@ absl::StatusOr<openai::Batch> Batches::Create(std::string_view owner,
   batch.metadata = order.metadata;
   batch.created_at = UnixNow();
   batch.expires_at = batch.created_at + order.window_seconds;
-  RETURN_IF_ERROR(files_->Hold(owner, batch.input_file_id));
+  const absl::Status held = files_->Hold(owner, batch.input_file_id);
+  if (!held.ok()) return openai::WithParam(held, kInput);
   openai::Batch created = batch;
   {
     const std::lock_guard<std::mutex> lock(mutex_);

@@ -15,6 +15,7 @@
 #include "base/shown_bytes.h"
 #include "base/status.h"
 #include "jobs/record.h"
+#include "openai/error.h"
 
 namespace espalier::jobs {
 namespace {
@@ -59,8 +60,9 @@ absl::Status Upload::Append(std::string_view bytes) {
   const int64_t count = std::ssize(bytes);
   const int64_t most = store_->limits_.max_file_bytes;
   if (content_.size() + count > most) {
-    return InvalidArgument("file must have at most ", most,
-                           " bytes (--max-file-mib), got more");
+    return openai::RefuseField("file",
+                               Concat("file must have at most ", most,
+                                      " bytes (--max-file-mib), got more"));
   }
   {
     const std::lock_guard<std::mutex> lock(store_->mutex_);

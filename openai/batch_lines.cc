@@ -1,12 +1,14 @@
 #include "openai/batch_lines.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/numbers.h"
 #include "base/json.h"
 #include "base/json_scan.h"
 #include "base/status.h"
+#include "openai/error.h"
 
 namespace espalier::openai {
 namespace {
@@ -33,53 +35,65 @@ std::string ResultPrefix(std::string_view batch_id) {
 
 // The members of a line.
 struct LineFields {
-  std::string custom_id;
-  std::string method;
-  std::string url;
+  std::optional<std::string> custom_id;
+  std::optional<std::string> method;
+  std::optional<std::string> url;
   std::string_view body;
 };
 
-// Errors: kInvalidArgument naming the member.
+// Errors: kInvalidArgument with the member as its `param`.
 absl::Status ReadLineField(const std::string& key, const JsonText& value,
                            LineFields* fields) {
   if (key == "body") {
     if (!value.is_object()) {
-      return InvalidArgument("body must be an object, got ", Shown(value.text));
+      return RefuseField(
+          key, Concat("body must be an object, got ", Shown(value.text)));
     }
     fields->body = value.text;
     return absl::OkStatus();
   }
-  std::string* const text = key == "custom_id" ? &fields->custom_id
-                            : key == "method"  ? &fields->method
-                            : key == "url"     ? &fields->url
-                                               : nullptr;
+  std::optional<std::string>* const text = key == "custom_id"
+                                               ? &fields->custom_id
+                                           : key == "method" ? &fields->method
+                                           : key == "url"    ? &fields->url
+                                                             : nullptr;
   if (text == nullptr) {
-    return InvalidArgument(ShownInQuotes(key),
-                           " is not a member of a batch's line");
+    return RefuseField(
+        key, Concat(ShownInQuotes(key), " is not a member of a batch's line"));
   }
   if (!value.is_string()) {
-    return InvalidArgument(key, " must be a string, got ", Shown(value.text));
+    return RefuseField(
+        key, Concat(key, " must be a string, got ", Shown(value.text)));
   }
   *text = Unquoted(value.text);
   return absl::OkStatus();
 }
 
+absl::Status MissingMember(std::string_view name) {
+  return RefuseField(name, Concat(name, " must be there, got nothing"));
+}
+
+// Errors: as ReadLineField.
 absl::Status CheckFields(const LineFields& fields, std::string_view endpoint) {
-  if (fields.custom_id.empty() || fields.custom_id.size() > kMaxCustomIdBytes) {
-    return InvalidArgument("custom_id must have 1 to ", kMaxCustomIdBytes,
-                           " bytes, got ", fields.custom_id.size());
+  if (!fields.custom_id) return MissingMember("custom_id");
+  if (fields.custom_id->empty() ||
+      fields.custom_id->size() > kMaxCustomIdBytes) {
+    return RefuseField("custom_id",
+                       Concat("custom_id must have 1 to ", kMaxCustomIdBytes,
+                              " bytes, got ", fields.custom_id->size()));
   }
+  if (!fields.method) return MissingMember("method");
   if (fields.method != "POST") {
-    return InvalidArgument("method must be \"POST\", got ",
-                           ShownInQuotes(fields.method));
+    return RefuseField("method", Concat("method must be \"POST\", got ",
+                                        ShownInQuotes(*fields.method)));
   }
+  if (!fields.url) return MissingMember("url");
   if (fields.url != endpoint) {
-    return InvalidArgument("url must be the batch's endpoint, ", endpoint,
-                           ", got ", ShownInQuotes(fields.url));
+    return RefuseField(
+        "url", Concat("url must be the batch's endpoint, ", endpoint, ", got ",
+                      ShownInQuotes(*fields.url)));
   }
-  if (fields.body.empty()) {
-    return InvalidArgument("body must be there, got nothing");
-  }
+  if (fields.body.empty()) return MissingMember("body");
   return absl::OkStatus();
 }
 
@@ -118,10 +132,10 @@ std::optional<BatchCall> ReadBatchCall(std::string_view line,
   }
   if (status.ok()) status = CheckFields(fields, endpoint);
   if (!status.ok()) {
-    *error = {"invalid_request", Message(status)};
+    *error = {"invalid_request", Message(status), ErrorOf(status).param};
     return std::nullopt;
   }
-  return BatchCall{std::move(fields.custom_id), fields.body};
+  return BatchCall{*std::move(fields.custom_id), fields.body};
 }
 
 std::string WriteBatchResult(std::string_view batch_id, int64_t line,

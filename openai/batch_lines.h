@@ -38,6 +38,7 @@ struct BatchCall {
 struct BatchLineError {
   std::string code;
   std::string message;
+  std::string param = {};  // member that is wrong; empty: none
 };
 
 // A call to `endpoint` in `line`. Nothing and `*error` if there is none.

@@ -180,15 +180,17 @@ absl::Status InWordsOf(const Call& call, const absl::Status& error) {
   return reworded;
 }
 
+absl::Status WithParam(absl::Status error, std::string_view param) {
+  error.SetPayload(kParam, absl::Cord(ToAbsl(param)));
+  return error;
+}
+
 absl::Status RefuseField(std::string_view param, std::string_view message) {
-  absl::Status status = InvalidArgument(message);
-  status.SetPayload(kParam, absl::Cord(ToAbsl(param)));
-  return status;
+  return WithParam(InvalidArgument(message), param);
 }
 
 absl::Status ModelNotFound(std::string_view message) {
-  absl::Status status = NotFound(message);
-  status.SetPayload(kParam, absl::Cord("model"));
+  absl::Status status = WithParam(NotFound(message), "model");
   status.SetPayload(kCode, absl::Cord("model_not_found"));
   return status;
 }

@@ -63,8 +63,11 @@ Error ErrorOf(const absl::Status& status, const Call* call = nullptr);
 // Returns `error` with the names that the call uses.
 absl::Status InWordsOf(const Call& call, const absl::Status& error);
 
-// Returns kInvalidArgument whose Error has this `param`, regardless of how
-// `message` begins.
+// Returns the error whose Error has this `param`, regardless of how its message
+// begins.
+absl::Status WithParam(absl::Status error, std::string_view param);
+
+// Returns kInvalidArgument with `param`.
 absl::Status RefuseField(std::string_view param, std::string_view message);
 
 // {"error": {"message", "type", "param", "code"}}.

@@ -1,6 +1,7 @@
 #include "openai/stored_objects.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -77,7 +78,7 @@ json::value ErrorsToJson(const std::vector<BatchError>& errors) {
   for (const BatchError& error : errors) {
     data.push_back({{"code", error.code},
                     {"message", error.message},
-                    {"param", nullptr},
+                    {"param", OrNull(error.param)},
                     {"line", error.line ? json::value(*error.line)
                                         : json::value(nullptr)}});
   }
@@ -94,6 +95,7 @@ void ReadErrors(StoredReader* batch, std::vector<BatchError>* errors) {
     BatchError& error = errors->emplace_back();
     reader.Read("code", &error.code);
     reader.Read("message", &error.message);
+    reader.Read("param", &error.param);
     int64_t line = 0;
     reader.Read("line", &line);
     if (line > 0) error.line = line;
@@ -143,6 +145,13 @@ absl::Status ReadMetadata(const JsonText& json, json::object* metadata) {
   return absl::OkStatus();
 }
 
+// Returns the error with the path that it names as `param`, or else `field`.
+absl::Status OfField(std::string_view field, const absl::Status& error) {
+  if (error.ok()) return error;
+  const std::optional<FieldError> wrong = FieldErrorOf(error);
+  return WithParam(error, wrong && !wrong->path.empty() ? wrong->path : field);
+}
+
 absl::Status ReadOrderField(const std::string& key, const JsonText& value,
                             BatchOrder* order) {
   if (value.is_null()) return absl::OkStatus();
@@ -152,9 +161,9 @@ absl::Status ReadOrderField(const std::string& key, const JsonText& value,
     return Read(key, value, &order->completion_window);
   }
   if (key == "metadata") return ReadMetadata(value, &order->metadata);
-  return RefuseField(
-      key, Concat(ShownInQuotes(key), " is not supported for a batch, got ",
-                  Shown(value.text)));
+  return InvalidArgument(ShownInQuotes(key),
+                         " is not supported for a batch, got ",
+                         Shown(value.text));
 }
 
 }  // namespace
@@ -258,16 +267,15 @@ absl::StatusOr<BatchOrder> ReadBatchOrder(std::string_view body) {
   for (JsonItems items(json.text); items.Next();) {
     const JsonText value = {.text = items.value(),
                             .max_members = json.max_members};
-    RETURN_IF_ERROR(ReadOrderField(Unquoted(items.key()), value, &order));
+    const std::string key = Unquoted(items.key());
+    RETURN_IF_ERROR(OfField(key, ReadOrderField(key, value, &order)));
   }
   if (order.input_file_id.empty()) {
     return RefuseField("input_file_id",
                        "input_file_id must be there, got nothing");
   }
-  const absl::Status status = CheckBatchEndpoint(order.endpoint);
-  if (!status.ok()) return RefuseField("endpoint", Message(status));
-  const absl::Status window = ReadWindow(&order);
-  if (!window.ok()) return RefuseField("completion_window", Message(window));
+  RETURN_IF_ERROR(OfField("endpoint", CheckBatchEndpoint(order.endpoint)));
+  RETURN_IF_ERROR(OfField("completion_window", ReadWindow(&order)));
   return order;
 }
 
@@ -313,7 +321,8 @@ absl::StatusOr<std::string> WriteList(std::vector<json::object> objects,
       return object.at("id") == json::string_view(query.after);
     });
     if (begin == objects.end()) {
-      return NotFound("after: there is no ", BytesInQuotes(query.after));
+      return WithParam(
+          NotFound("after: there is no ", BytesInQuotes(query.after)), "after");
     }
     ++begin;
   }

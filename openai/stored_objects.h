@@ -52,6 +52,7 @@ struct BatchError {
   std::string code;
   std::string message;
   std::optional<int64_t> line = {};  // from 1
+  std::string param = {};            // member of the line; empty: none
 };
 
 struct Batch {

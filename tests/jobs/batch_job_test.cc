@@ -81,10 +81,14 @@ TEST_F(BatchJobTest, WhatIsWrongIsNamedWithItsLine) {
       "\n", R"({"custom_id":"y","method":"POST","url":"/v1/models","body":{}})",
       "\n", R"({"custom_id":"z","method":"POST","url":"/v1/completions"})",
       "\n", LineOf(9, "[]"), "\n", R"({"custom_id":7})", "\n",
-      R"({"custom_id":""})", "\n"));
+      R"({"custom_id":""})", "\n", R"({"method":"POST"})", "\n",
+      R"({"custom_id":"v"})", "\n", R"({"custom_id":"w","method":"POST"})",
+      "\n"));
   std::vector<std::string> errors;
+  std::vector<std::string> params;
   for (const openai::BatchError& error : batch.errors) {
     errors.push_back(Concat(*error.line, " ", error.code, ": ", error.message));
+    params.push_back(error.param);
   }
   EXPECT_THAT(
       errors,
@@ -96,7 +100,13 @@ TEST_F(BatchJobTest, WhatIsWrongIsNamedWithItsLine) {
                   HasSubstr("7 invalid_request: body must be there"),
                   HasSubstr("8 invalid_request: body must be an object"),
                   HasSubstr("9 invalid_request: custom_id must be a string"),
-                  HasSubstr("10 invalid_request: custom_id must have 1 to")));
+                  HasSubstr("10 invalid_request: custom_id must have 1 to"),
+                  HasSubstr("11 invalid_request: custom_id must be there"),
+                  HasSubstr("12 invalid_request: method must be there"),
+                  HasSubstr("13 invalid_request: url must be there")));
+  EXPECT_THAT(params, ElementsAre("", "custom_id", "", "method", "url", "body",
+                                  "body", "custom_id", "custom_id", "custom_id",
+                                  "method", "url"));
 }
 
 TEST_F(BatchJobTest, LimitsOfInputHold) {

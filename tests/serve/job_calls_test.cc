@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/jobs/job_folder.h"
@@ -60,6 +61,12 @@ class JobCallsTest : public ServerFixture {
   static json::object Object(const RawResponse& response) {
     EXPECT_EQ(response.status, 200) << response.body;
     return ParseJson(response.body).value().as_object();
+  }
+  // The field that an error names; empty if it is null.
+  static std::string ParamOf(const RawResponse& response) {
+    const json::value param =
+        ParseJson(response.body).value().at("error").at("param");
+    return param.is_null() ? "" : std::string(param.as_string());
   }
   static std::string IdOf(const RawResponse& response) {
     return std::string(Object(response).at("id").as_string());
@@ -182,25 +189,32 @@ TEST_F(JobCallsTest, FilesAreListedReadAndRemoved) {
 
 TEST_F(JobCallsTest, BadFormsAreRefused) {
   Start(Options());
-  const std::pair<std::string, std::string> kBad[] = {
-      {FormOf("x", "fine-tune"), "purpose must be \\\"batch\\\""},
-      {FormOf("x", "batch", std::string(2000, 'x')), "at most 1024 bytes"},
-      {FormOf("x", "batch", "\xff"), "must be UTF-8"},
+  struct BadForm {
+    std::string form;
+    std::string message;
+    std::string param = {};  // empty: null
+  };
+  const BadForm kBad[] = {
+      {FormOf("x", "fine-tune"), "purpose must be \\\"batch\\\"", "purpose"},
+      {FormOf("x", "batch", std::string(2000, 'x')), "at most 1024 bytes",
+       "file"},
+      {FormOf("x", "batch", "\xff"), "must be UTF-8", "file"},
       {"--b\r\nContent-Disposition: form-data; name=file\r\n\r\nx\r\n--b--",
-       "got nothing"},
+       "got nothing", "purpose"},
       {"--b\r\nContent-Disposition: form-data; name=purpose\r\n\r\nbatch\r\n"
        "--b--",
-       "file must be there"},
+       "file must be there", "file"},
       {"--b\r\nContent-Disposition: form-data; name=\"expires_after[seconds]\""
        "\r\n\r\n1\r\n--b--",
-       "expires_after[seconds]"},
+       "expires_after[seconds]", "expires_after[seconds]"},
       {"", "ends before"},
       {"--b", "ends before"},
   };
-  for (const auto& [form, message] : kBad) {
+  for (const auto& [form, message, param] : kBad) {
     const RawResponse response = PostForm(form);
     EXPECT_EQ(response.status, 400) << form;
     EXPECT_THAT(response.body, HasSubstr(message));
+    EXPECT_EQ(ParamOf(response), param) << form;
   }
   EXPECT_EQ(PostForm("{}", "application/json").status, 415);
   EXPECT_TRUE(Object(Get("/v1/files")).at("data").as_array().empty());
@@ -223,6 +237,7 @@ TEST_F(JobCallsTest, UploadsAreWrittenAsTheyArrive) {
   const RawResponse large = Upload(content + "x");
   EXPECT_EQ(large.status, 400);
   EXPECT_THAT(large.body, HasSubstr("at most 3000000 bytes (--max-file-mib)"));
+  EXPECT_EQ(ParamOf(large), "file");
   RawClient told = Connect();
   told.Send(Concat("POST /v1/files HTTP/1.1\r\nHost: 127.0.0.1\r\n",
                    "Content-Type: ", kForm,
@@ -297,34 +312,64 @@ TEST_F(JobCallsTest, BadOrdersAreRefused) {
   std::string many;
   for (int i = 0; i < 1025; ++i)
     many += Concat(i > 0 ? "," : "", "\"", i, "\":0");
-  const std::pair<std::string, std::string> kBad[] = {
-      {"{}", "input_file_id must be there"},
-      {R"({"input_file_id":7})", "input_file_id must be a string"},
+  const auto order = [&](std::string_view rest) {
+    return Concat(R"({"endpoint":"/v1/completions","input_file_id":")", id,
+                  "\",", rest, "}");
+  };
+  struct BadOrder {
+    std::string body;
+    std::string message;
+    std::string param = {};  // empty: null
+  };
+  const BadOrder kBad[] = {
+      {"{}", "input_file_id must be there", "input_file_id"},
+      {R"({"input_file_id":7})", "input_file_id must be a string",
+       "input_file_id"},
       {R"({"input_file_id":"../x","endpoint":"/v1/completions"})",
-       "there is no file"},
+       "there is no file", "input_file_id"},
       {R"({"input_file_id":"x","endpoint":"/v1/embeddings"})",
-       "endpoint must be one of"},
-      {Concat(R"({"endpoint":"/v1/completions","completion_window":"0h",)",
-              R"("input_file_id":")", id, "\"}"),
-       "completion_window must be 1h to"},
-      {Concat(R"({"endpoint":"/v1/completions","completion_window":")",
-              std::string(100, '0'), R"(24h","input_file_id":")", id, "\"}"),
-       "completion_window must be 1h to"},
-      {R"({"output_expires_after":{}})", "output_expires_after"},
-      {R"({"metadata":{"a":1}})", "metadata.a must be a string"},
+       "endpoint must be one of", "endpoint"},
+      {R"({"endpoint":[]})", "endpoint must be a string", "endpoint"},
+      {order(R"("completion_window":"0h")"), "completion_window must be 1h to",
+       "completion_window"},
+      {order(
+           Concat(R"("completion_window":")", std::string(100, '0'), "24h\"")),
+       "completion_window must be 1h to", "completion_window"},
+      {order(R"("completion_window":24)"), "completion_window must be a string",
+       "completion_window"},
+      {R"({"output_expires_after":{}})", "output_expires_after",
+       "output_expires_after"},
+      {R"({"metadata":7})", "metadata must be an object", "metadata"},
+      {R"({"metadata":{"a":1}})", "metadata.a must be a string", "metadata.a"},
       // Else its record might be too large for the next server to read.
       {Concat(R"({"metadata":{"a":")", std::string(513, 'b'), "\"}}"),
-       "metadata.a must have at most 512 characters, got 513"},
+       "metadata.a must have at most 512 characters, got 513", "metadata.a"},
       {Concat(R"({"metadata":{")", std::string(65, 'a'), R"(":"b"}})"),
-       "a key of metadata must have at most 64 characters, got 65"},
+       "a key of metadata must have at most 64 characters, got 65", "metadata"},
       {Concat(R"({"metadata":{)", many, "}}"),
-       "metadata must have no object of more than 1024 members"},
+       "metadata must have no object of more than 1024 members", "metadata"},
       {"[]", "must be an object"},
   };
-  for (const auto& [body, message] : kBad) {
+  for (const auto& [body, message, param] : kBad) {
     const RawResponse response = Post("/v1/batches", body);
     EXPECT_THAT(response.status, ::testing::AnyOf(400, 404)) << body;
     EXPECT_THAT(response.body, HasSubstr(message)) << body;
+    EXPECT_EQ(ParamOf(response), param) << body;
+  }
+  const std::string output(
+      AwaitBatch(CreateBatch(id)).at("output_file_id").as_string());
+  const RawResponse no_input =
+      Post("/v1/batches",
+           Concat(R"({"endpoint":"/v1/completions","input_file_id":")", output,
+                  "\"}"));
+  EXPECT_THAT(no_input.body, HasSubstr("must be of a file of purpose"));
+  EXPECT_EQ(ParamOf(no_input), "input_file_id");
+  for (const auto& [query, param] : {std::pair("limit=0", "limit"),
+                                     {"order=up", "order"},
+                                     {"after=x", "after"}}) {
+    for (const char* const path : {"/v1/files?", "/v1/batches?"}) {
+      EXPECT_EQ(ParamOf(Get(Concat(path, query))), param) << path << query;
+    }
   }
   EXPECT_EQ(Get("/v1/batches/batch_1").status, 404);
   EXPECT_EQ(Post("/v1/batches/batch_1/cancel", "").status, 404);

@@ -121,7 +121,7 @@ class Scanner {
     if (begins_with_any("//", "/*", "#")) return "; there are no comments";
     const bool follows_comma = last != before.npos && before[last] == ',';
     if (follows_comma && begins_with_any("}", "]")) {
-      return "; no comma stands before it";
+      return "; there is a trailing comma before it";
     }
     return "";
   }

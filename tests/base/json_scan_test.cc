@@ -113,8 +113,8 @@ TEST(JsonScanTest, ErrorsTellWhatOtherLanguagesWriteOtherwise) {
   };
   EXPECT_EQ(hint("{'a': 1}"), "; strings stand in double quotes");
   EXPECT_EQ(hint("[\"a\", 'b']"), "; strings stand in double quotes");
-  EXPECT_EQ(hint("{\"a\": 1, \n}"), "; no comma stands before it");
-  EXPECT_EQ(hint("[1, 2,]"), "; no comma stands before it");
+  EXPECT_EQ(hint("{\"a\": 1, \n}"), "; there is a trailing comma before it");
+  EXPECT_EQ(hint("[1, 2,]"), "; there is a trailing comma before it");
   EXPECT_EQ(hint("[,]"), "");
   EXPECT_EQ(hint("{\"a\": None}"), "; it is written null, true or false");
   EXPECT_EQ(hint("[True]"), "; it is written null, true or false");

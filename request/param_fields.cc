@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_join.h"
 #include "base/check.h"
+#include "base/field_error.h"
 #include "base/status.h"
 #include "request/other_names.h"
 #include "request/read_json.h"
@@ -70,6 +71,10 @@ absl::Status SetTextsFrom(std::string_view field, const JsonText& json,
                           P* params) {
   std::vector<std::string> texts;
   RETURN_IF_ERROR(ReadTexts(field, json, &texts));
+  // The checks of the params would name an element of a list.
+  if (!json.is_array() && texts.front().empty()) {
+    return InvalidField(FieldName{field}, " must not be empty", Got("\"\""));
+  }
   params->*Member = std::move(texts);
   return absl::OkStatus();
 }

@@ -435,7 +435,7 @@ TEST(ResolveParamsTest, AWrongCallHasTheBeamsOfTheServer) {
         ResolveParams(*call, *server, {}, Model(), 10).params;
     return Message(ValidateParams(Model(), 10, &params));
   };
-  EXPECT_EQ(error(R"("stop": "")"), "stop[0] must not be empty, got \"\"");
+  EXPECT_EQ(error(R"("stop": [""])"), "stop[0] must not be empty, got \"\"");
   EXPECT_EQ(error(R"("allowed_token_ids": [])"),
             "allowed_token_ids must not be empty, got []");
   EXPECT_EQ(error(R"("do_sample": false, "best_of": 3)"),

@@ -205,6 +205,8 @@ inline std::vector<MalformedRequest> MalformedParams() {
       params(R"({"stop": 7})",
              "stop must be a string or a list of strings, got 7"),
       params(R"({"stop": ["a", 7]})", "stop[1] must be a string, got 7"),
+      params(R"({"stop": ""})", "stop must not be empty, got \"\""),
+      params(R"({"bad_words": ""})", "bad_words must not be empty, got \"\""),
       params(R"({"logprobs": true})", "logprobs must be an integer, got true"),
       params(R"({"prompt_logprobs": "5"})",
              "prompt_logprobs must be an integer, got \"5\""),

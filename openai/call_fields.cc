@@ -120,9 +120,7 @@ absl::Status SetTokens(std::string_view name, const JsonText& json,
 
 absl::Status SetQuery(std::string_view name, const JsonText& json,
                       const Limits& limits, Draft* draft) {
-  RETURN_IF_ERROR(ReadPrompts(name, json, limits, &draft->call));
-  if (!draft->call.prompts_are_list) return absl::OkStatus();
-  return WrongType(name, "a string or token ids", json.text);
+  return ReadPrompt(name, json, limits, &draft->call.prompts.emplace_back());
 }
 
 absl::Status SetItems(std::string_view name, const JsonText& json,
@@ -130,14 +128,7 @@ absl::Status SetItems(std::string_view name, const JsonText& json,
   RETURN_IF_ERROR(CheckElements(name, json, limits));
   Limits any = limits;  // how many there may be depends on the labels
   any.max_prompts = limits.max_list_elements;
-  Call items;
-  RETURN_IF_ERROR(ReadPrompts(name, json, any, &items));
-  if (!items.prompts_are_list) {
-    return WrongType(name, "a list of strings, or of lists of token ids",
-                     json.text);
-  }
-  draft->score.items = std::move(items.prompts);
-  return absl::OkStatus();
+  return ReadPromptList(name, json, any, &draft->score.items);
 }
 
 absl::Status SetLabels(std::string_view name, const JsonText& json,

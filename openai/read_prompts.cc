@@ -1,6 +1,7 @@
 #include "openai/read_prompts.h"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -27,6 +28,15 @@ absl::Status ToTokens(std::string_view name, const std::vector<int64_t>& ids,
 
 absl::Status CheckText(std::string_view name, const std::string& text) {
   return text.empty() ? RefuseEmpty(name, "\"\"") : absl::OkStatus();
+}
+
+// Returns the first item of a list; nullopt of an empty one, and of another
+// value.
+std::optional<JsonText> FirstItem(const JsonText& json) {
+  if (!json.is_array()) return std::nullopt;
+  JsonItems items(json.text);
+  if (!items.Next()) return std::nullopt;
+  return JsonText{items.value()};
 }
 
 // Checks the length of a list of prompts; nested items do not count.
@@ -77,34 +87,54 @@ absl::Status ReadTokens(std::string_view name, const JsonText& json,
   return ToTokens(name, ids, tokens);
 }
 
-absl::Status ReadPrompts(std::string_view name, const JsonText& json,
-                         const Limits& limits, Call* call) {
-  std::vector<PromptInput>* const prompts = &call->prompts;
+absl::Status ReadPrompt(std::string_view name, const JsonText& json,
+                        const Limits& limits, PromptInput* prompt) {
   if (json.is_string()) {
     std::string text = Unquoted(json.text);
     RETURN_IF_ERROR(CheckText(name, text));
-    prompts->emplace_back(std::move(text));
+    *prompt = std::move(text);
     return absl::OkStatus();
   }
-  if (!json.is_array()) {
+  const std::optional<JsonText> first = FirstItem(json);
+  const bool is_list = first && (first->is_string() || first->is_array());
+  if (!json.is_array() || is_list) {
+    return WrongType(name, "a string or token ids", json.text);
+  }
+  return ReadTokens(name, json, limits,
+                    &prompt->emplace<std::vector<TokenId>>());
+}
+
+absl::Status ReadPromptList(std::string_view name, const JsonText& json,
+                            const Limits& limits,
+                            std::vector<PromptInput>* prompts) {
+  constexpr std::string_view kWanted =
+      "a list of strings, or of lists of token ids";
+  if (!json.is_array()) return WrongType(name, kWanted, json.text);
+  const std::optional<JsonText> first = FirstItem(json);
+  if (!first) return RefuseEmpty(name, "[]");
+  if (first->is_string()) return ReadTexts(name, json, limits, prompts);
+  RETURN_IF_ERROR(CheckElements(name, json, limits));
+  if (first->is_array()) return ReadTokenLists(name, json, limits, prompts);
+  return WrongType(name, kWanted, json.text);
+}
+
+absl::Status ReadPrompts(std::string_view name, const JsonText& json,
+                         const Limits& limits, Call* call) {
+  const std::optional<JsonText> first = FirstItem(json);
+  if (!json.is_string() && !json.is_array()) {
     return WrongType(name, "a string, token ids, or a list of these",
                      json.text);
   }
-  JsonItems items(json.text);
-  if (!items.Next()) return RefuseEmpty(name, "[]");
-  const JsonText first = {items.value()};
-  call->prompts_are_list = first.is_string() || first.is_array();
-  if (first.is_string()) return ReadTexts(name, json, limits, prompts);
-  RETURN_IF_ERROR(CheckElements(name, json, limits));
-  if (first.is_array()) return ReadTokenLists(name, json, limits, prompts);
-  if (!first.is_number()) {
-    return WrongType(Concat(name, "[0]"), "a string, a token id or a list",
-                     first.text);
+  call->prompts_are_list = first && (first->is_string() || first->is_array());
+  if (call->prompts_are_list) {
+    return ReadPromptList(name, json, limits, &call->prompts);
   }
-  std::vector<TokenId> tokens;
-  RETURN_IF_ERROR(ReadTokens(name, json, limits, &tokens));
-  prompts->emplace_back(std::move(tokens));
-  return absl::OkStatus();
+  if (first && !first->is_number()) {
+    RETURN_IF_ERROR(CheckElements(name, json, limits));
+    return WrongType(Concat(name, "[0]"), "a string, a token id or a list",
+                     first->text);
+  }
+  return ReadPrompt(name, json, limits, &call->prompts.emplace_back());
 }
 
 absl::Status ReadMessages(std::string_view name, const JsonText& json,

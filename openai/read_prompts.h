@@ -19,6 +19,17 @@ namespace espalier::openai {
 absl::Status ReadPrompts(std::string_view name, const JsonText& json,
                          const Limits& limits, Call* call);
 
+// A text or token ids: one prompt.
+// Errors: as ReadPrompts.
+absl::Status ReadPrompt(std::string_view name, const JsonText& json,
+                        const Limits& limits, PromptInput* prompt);
+
+// A list of texts, or of lists of token ids.
+// Errors: as ReadPrompts.
+absl::Status ReadPromptList(std::string_view name, const JsonText& json,
+                            const Limits& limits,
+                            std::vector<PromptInput>* prompts);
+
 // Token ids, at least one.
 absl::Status ReadTokens(std::string_view name, const JsonText& json,
                         const Limits& limits, std::vector<TokenId>* tokens);

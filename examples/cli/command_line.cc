@@ -228,7 +228,7 @@ void AddScoreCommand(CLI::App* app, std::span<char* const> args,
            "none is JSON lines of --input",
            &options->texts);
   command
-      ->add_option("-i,--input", options->input,
+      ->add_option("-i,--input,-f,--file", options->input,
                    "JSON lines; -, the default without texts, is stdin")
       ->option_text("FILE");
   AddFlag(command, "--json", "JSON lines out, with every token's figures",

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tests/cli/program.h"
+#include "tests/scratch_directory.h"
 
 namespace espalier::testing {
 namespace {
@@ -153,6 +154,19 @@ TEST(ScoreTest, RawAndTemplatesExcludeEachOther) {
             Score({"--json"}, raw).out);
 }
 
+TEST(ScoreTest, AFileOfLinesHasTheNamesOfOtherCommands) {
+  const std::string lines = R"({"prompt": "a", "continuations": ["b"]})"
+                            "\n";
+  const std::string expected = Score({"--json"}, lines).out;
+  ScratchDirectory scratch;
+  const std::string path = scratch.Write("in", lines);
+  for (const char* option : {"-f", "--file", "-i", "--input"}) {
+    const ProgramRun run = Score({"--json", option, path});
+    EXPECT_EQ(run.exit_code, 0) << run.err;
+    EXPECT_EQ(run.out, expected) << option;
+  }
+}
+
 TEST(ScoreTest, WrongUseIsTold) {
   EXPECT_EQ(Score({"Only a prompt"}).exit_code, 2);
   EXPECT_THAT(Score({"Only a prompt"}).err,
@@ -163,6 +177,8 @@ TEST(ScoreTest, WrongUseIsTold) {
               HasSubstr("espalier: -i and texts are two inputs"));
   EXPECT_THAT(Score({"-i", "/nowhere"}).err,
               HasSubstr("espalier: -i: cannot read /nowhere"));
+  EXPECT_THAT(Score({"-f", "/nowhere"}).err,
+              HasSubstr("espalier: -f: cannot read /nowhere"));
 }
 
 }  // namespace

@@ -15,6 +15,7 @@ namespace espalier::testing {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::SizeIs;
 
 const std::vector<std::string> kSentences = {"It rains.",
@@ -174,6 +175,19 @@ TEST(SplitSentencesTest, AFieldThatKeepsTextsWholeIsNotedOnce) {
             "espalier: note: a text of several sentences is translated as one "
             "because of logprobs, and may lose some; split it, or leave out "
             "logprobs (said of the first text alone)\n");
+}
+
+TEST(SplitSentencesTest, ARefusedRequestHasNoSuchNote) {
+  const auto line = [](json::object params) {
+    params["max_new_tokens"] = 3;
+    return Line("It rains. I am tired.", params);
+  };
+  const ProgramRun run = RunBatch(line({{"logprobs", 99}}) +
+                                  line({{"logprobs", 1}, {"top_p", 2}}));
+  EXPECT_THAT(run.out, HasSubstr("logprobs must be at most 64, got 99"));
+  EXPECT_THAT(run.err, Not(HasSubstr("note:")));
+  EXPECT_THAT(RunBatch(line({{"logprobs", 99}}) + line({{"logprobs", 1}})).err,
+              HasSubstr("note: a text of several sentences"));
 }
 
 TEST(SplitSentencesTest, ErrorsNameTheSentence) {

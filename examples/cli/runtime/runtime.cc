@@ -327,7 +327,7 @@ absl::StatusOr<TextParts> Runtime::Split(RequestBody body) const {
     if (is_split) {
       parts.split = SplitIntoSentences(*body.prompt);
     } else {
-      NoteWholeText(FieldOfWholeText(choice, params, *body.prompt));
+      parts.whole_for = FieldOfWholeText(choice, params, *body.prompt);
     }
   }
   parts.body = std::move(body);

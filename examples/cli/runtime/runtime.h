@@ -104,6 +104,9 @@ class Runtime {
   // REQUIRES: the context has run out of work.
   EngineStats Stats();
 
+  // Prints, once, that a text was taken as one for `field`, unless it is empty.
+  void NoteWholeText(std::string_view field) const;
+
   const Tokenizer* tokenizer() const { return tokenizer_.get(); }  // or null
   const GenerationDefaults& defaults() const { return defaults_; }
   boost::asio::io_context& context() { return context_; }
@@ -132,8 +135,6 @@ class Runtime {
   absl::Status CheckSplit() const;
   // Errors: as IsSplit.
   absl::StatusOr<TextParts> Split(RequestBody body) const;
-  // Says once that a text was taken as one for `field`, unless it is empty.
-  void NoteWholeText(std::string_view field) const;
   // Says once that the name of a special token in a text stayed text.
   void NoteUnparsed(const std::string& text,
                     const PromptTemplate& prompt_template,

@@ -147,6 +147,7 @@ asio::awaitable<absl::StatusOr<Generation>> AnswerTexts(Runtime* runtime,
   if (!open.ok()) co_return open.status();
   absl::StatusOr<Result> result =
       co_await RunPrepared(runtime->engine(), std::move(open->request));
+  if (result.ok()) runtime->NoteWholeText(parts.whole_for);
   co_return open->finish(std::move(result));
 }
 
@@ -155,6 +156,7 @@ asio::awaitable<absl::StatusOr<AnswerStream>> AnswerStream::Open(
   AnswerStream stream(runtime, std::move(parts));
   const absl::Status opened = co_await stream.OpenSome();
   if (!opened.ok()) co_return opened;
+  runtime->NoteWholeText(stream.parts_.whole_for);
   co_return stream;
 }
 

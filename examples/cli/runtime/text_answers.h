@@ -7,8 +7,10 @@
 
 #include <boost/asio/awaitable.hpp>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -27,6 +29,7 @@ struct TextParts {
   RequestBody body;
   std::optional<SplitText> split;     // unset for a single text
   std::optional<uint64_t> seed = {};  // shared by all parts, once one is open
+  std::string_view whole_for = {};    // FieldOfWholeText, a literal
 
   size_t size() const { return split ? split->sentences.size() : 1; }
 };

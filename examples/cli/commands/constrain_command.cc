@@ -23,7 +23,7 @@
 #include "examples/cli/input/line_reader.h"
 #include "examples/cli/output/exit_code.h"
 #include "examples/cli/output/output.h"
-#include "model/model_directory.h"
+#include "examples/cli/runtime/load_model_text.h"
 #include "request/read_json_text.h"
 
 namespace espalier::cli {
@@ -123,17 +123,7 @@ class Language {
   // `option` is how the directory was given.
   absl::Status LoadTokens(const std::string& directory,
                           const std::string& option) {
-    if (const absl::Status status = CheckIsDirectory(directory); !status.ok()) {
-      return Annotate(status, option);
-    }
-    absl::StatusOr<ModelText> text = ModelText::Load(directory);
-    if (!text.ok()) return Annotate(text.status(), option);
-    if (text->tokenizer == nullptr) {
-      return FailedPrecondition(option, ": ", directory, " has no ",
-                                Tokenizer::FileNames(),
-                                ": put the model's tokenizer there");
-    }
-    text_ = *std::move(text);
+    ASSIGN_OR_RETURN(text_, LoadModelText(directory, option));
     absl::StatusOr<TokenConstraint> constraint = TokenConstraint::Make(
         automaton_,
         std::make_shared<TokenVocabulary>(TokenBytesOf(*text_.tokenizer)));

@@ -16,7 +16,7 @@
 #include "examples/cli/input/line_reader.h"
 #include "examples/cli/output/exit_code.h"
 #include "examples/cli/output/output.h"
-#include "model/model_directory.h"
+#include "examples/cli/runtime/load_model_text.h"
 #include "request/json/request_json.h"
 #include "request/read_json_text.h"
 #include "text/chat/final_message.h"
@@ -330,21 +330,14 @@ absl::StatusOr<int> TokenizeLines(const LineConverter& converter,
 
 absl::StatusOr<int> Tokenize(const TokenizeOptions& options) {
   RETURN_IF_ERROR(CheckOptions(options));
-  const std::string model = options.names.Of("model");
-  RETURN_IF_ERROR(Annotate(CheckIsDirectory(options.model), model));
-  absl::StatusOr<ModelText> text = ModelText::Load(options.model);
-  if (!text.ok()) return Annotate(text.status(), model);
-  if (text->tokenizer == nullptr) {
-    return FailedPrecondition(model, ": ", options.model, " has no ",
-                              Tokenizer::FileNames(),
-                              ": put the model's tokenizer there");
-  }
+  ASSIGN_OR_RETURN(const ModelText text,
+                   LoadModelText(options.model, options.names.Of("model")));
   std::unique_ptr<const ChatPrompts> chat;
   if (options.chat) {
     ASSIGN_OR_RETURN(
-        chat, ChatPrompts::Load(options.model, text->tokenizer, "--chat"));
+        chat, ChatPrompts::Load(options.model, text.tokenizer, "--chat"));
   }
-  const LineConverter converter(options, *text->tokenizer, chat.get());
+  const LineConverter converter(options, *text.tokenizer, chat.get());
   const bool reads_lines =
       options.texts.empty() || options.texts == std::vector<std::string>{"-"};
   return reads_lines ? TokenizeLines(converter, options)

@@ -4,7 +4,8 @@
 //
 // Owners share the places: an owner may hold at most kShare times as many as
 // are free (the dynamic threshold of Choudhury and Hahne, 1998). So a lone
-// owner gets all but a ninth, and another owner always finds places.
+// owner leaves a ninth of them, rounded down, to others; of fewer than nine
+// places it may take all.
 //
 //   ASSIGN_OR_RETURN(auto place, limits->Take(num_prompt_tokens));
 //   ...

@@ -31,10 +31,10 @@ class SocketWriter {
   SocketWriter(const SocketWriter&) = delete;
   SocketWriter& operator=(const SocketWriter&) = delete;
 
-  // Sends at most three parts after all that is unsent. Returns false if the
-  // client has gone. Throws std::bad_alloc if the rest cannot be kept; the
-  // client may have the beginning then, and must not get anything else.
-  // REQUIRES: no more than three parts.
+  // Sends the parts after all that is unsent. Returns false if the client has
+  // gone. Throws std::bad_alloc if the rest cannot be kept; the client may have
+  // the beginning then, and must not get anything else.
+  // REQUIRES: at most three parts.
   bool Send(std::span<const std::string_view> parts);
   // As above; moves the unsent rest of a long body instead of copying it.
   bool Send(std::string_view head, std::string body);

@@ -143,7 +143,7 @@ absl::Status GroupSpeculation::PlanDrafts(
   PlanSelection& selection = plan->selections.emplace_back(
       writer_->SelectFrom(first_logits, *search_, *pages_));
   in_flight_.Feed(drafts);
-  SampleDrafts& verified = selection.Choose<DrawSelection>().drafts;
+  SampleDrafts& verified = selection.EditDraws().drafts;
   verified.logits = drafts_.Logits(drafts);
   verified.max_tokens = max_draft_tokens;
   strategy().DescribeDrafts(std::move(drafts), &selection);
@@ -274,15 +274,15 @@ absl::Status GroupSpeculation::ValidateResult(const SelectionResult& result,
       espalier::ValidateResult(asked, result, vocab_size,
                                replay_ != nullptr ? &replay_->tree() : nullptr);
   if (asked.kind() == SelectionKind::kBeams) {
-    asked.Choose<BeamSelection>().paths = {};
+    asked.EditBeams().paths = {};
   } else if (asked.kind() == SelectionKind::kDraws) {
-    asked.Choose<DrawSelection>().drafts = {};
+    asked.EditDraws().drafts = {};
   }
   return status;
 }
 
 void GroupSpeculation::DescribePaths(PlanSelection* selection) const {
-  selection->Choose<BeamSelection>().paths = replay_->drafts();
+  selection->EditBeams().paths = replay_->drafts();
 }
 
 void GroupSpeculation::Advance(const SelectionResult& result, bool is_last,

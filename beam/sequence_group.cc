@@ -116,7 +116,7 @@ void SequenceGroup::AddSource(int first_row, StepPlan* plan) {
   plan->sources.push_back(pages_.source().Describe(first_row, num_rows));
 }
 
-absl::Status SequenceGroup::PlanOtherDecode(StepPlan* plan) {
+absl::Status SequenceGroup::PlanDecodeSlowPath(StepPlan* plan) {
   if (outstanding() || tracer_ != nullptr) return PlanStep(1, plan);
   prefill_.OnPlan();
   const int first_row = static_cast<int>(plan->rows.size());

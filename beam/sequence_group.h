@@ -192,7 +192,7 @@ class alignas(64) SequenceGroup {
   // Fast path of PlanStep for a group that decodes without drafts. REQUIRES:
   // can_plan(), !prefilling(), !may_draft().
   absl::Status PlanDecode(StepPlan* plan) {
-    if (outstanding() || !decodes_plainly_) return PlanOtherDecode(plan);
+    if (outstanding() || !decodes_plainly_) return PlanDecodeSlowPath(plan);
     prefill_.OnPlan();
     return PlanTokens(plan);  // the common case
   }
@@ -362,7 +362,7 @@ class alignas(64) SequenceGroup {
   absl::Status PlanPrefill(int max_tokens, int max_logits, int max_rows,
                            StepPlan* plan);
   // PlanDecode with a source, ahead of a result, or with a trace.
-  absl::Status PlanOtherDecode(StepPlan* plan);
+  absl::Status PlanDecodeSlowPath(StepPlan* plan);
   // Plan one token of each sequence: now, and ahead of an outstanding result.
   absl::Status PlanTokens(StepPlan* plan);
   absl::Status PlanNextAsync(StepPlan* plan);

@@ -27,7 +27,7 @@ void FillSelections(std::span<DraftedTokens> drafts, StepPlan* plan) {
     const DraftTarget& target = plan->drafting[i].verified_by;
     if (target.plan_row < 0) continue;
     PlanSelection& selection = plan->selections.Edit(target.selection);
-    SampleDrafts& verified = selection.Choose<DrawSelection>().drafts;
+    SampleDrafts& verified = selection.EditDraws().drafts;
     if (drafts[i].pending.empty()) {
       CutAtEnd(selection, &drafts[i]);
     } else {
@@ -57,7 +57,7 @@ void FillSelections(std::span<DraftedTokens> drafts, StepPlan* plan) {
       has_all_logits = has_all_logits && !verified.logits[row].empty();
     }
     if (!has_drafts || !has_all_logits) {
-      plan->selections.Edit(i).Choose<DrawSelection>().drafts.logits.clear();
+      plan->selections.Edit(i).EditDraws().drafts.logits.clear();
     }
   }
 }

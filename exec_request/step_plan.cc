@@ -5,10 +5,15 @@
 #include <type_traits>
 #include <variant>
 
+#include "base/check.h"
+
 namespace espalier {
+namespace {
+
+using Choice = decltype(PlanSelection::choice);
 
 // kind() is the index of the alternative.
-using Choice = decltype(PlanSelection::choice);
+static_assert(std::variant_size_v<Choice> == 3);
 static_assert(
     std::is_same_v<BeamSelection, std::variant_alternative_t<
                                       size_t(SelectionKind::kBeams), Choice>>);
@@ -18,6 +23,24 @@ static_assert(
 static_assert(
     std::is_same_v<DrawSelection, std::variant_alternative_t<
                                       size_t(SelectionKind::kDraws), Choice>>);
+
+// REQUIRES: `choice` holds a Chosen.
+template <typename Chosen>
+Chosen& Edit(Choice& choice) {
+  auto* const chosen = std::get_if<Chosen>(&choice);
+  CHECK(chosen != nullptr) << "a selection of kind " << choice.index();
+  return *chosen;
+}
+
+}  // namespace
+
+BeamSelection& PlanSelection::EditBeams() {
+  return Edit<BeamSelection>(choice);
+}
+RowSelection& PlanSelection::EditRows() { return Edit<RowSelection>(choice); }
+DrawSelection& PlanSelection::EditDraws() {
+  return Edit<DrawSelection>(choice);
+}
 
 std::shared_ptr<const ScoreEdits> EditsOf(const SelectionParams& params) {
   if (params.edits != nullptr) return params.edits;

@@ -142,7 +142,7 @@ struct KeepEachRow {};
 
 // Keeps the best `count` candidates in all rows together, by perturbed sum:
 // cumulative score + noise (kernels/gumbel_topk/gumbel_topk.h), in double.
-struct KeepInAll {
+struct KeepAcrossRows {
   int count = 0;  // >= 1
   // If set, the sums of row r are shifted so that the highest of them is
   // maxima[r] (ShiftToMaximum), and the candidate that determines the shift of
@@ -171,7 +171,7 @@ struct KeepEachBlock {
 // optional: an executor may drop the others (executor/candidate_filter.h), and
 // keeps the order of the rest. A result with more candidates leads to the same
 // beams.
-using RowRanking = std::variant<KeepEachRow, KeepInAll, KeepEachBlock>;
+using RowRanking = std::variant<KeepEachRow, KeepAcrossRows, KeepEachBlock>;
 
 // Per-row top-k: the best continuations of each row, in the order of the rows.
 // The group's strategy chooses the next beams.
@@ -275,8 +275,12 @@ struct PlanSelection {
   const DrawSelection* as_draws() const {
     return std::get_if<DrawSelection>(&choice);
   }
-  // Returns the choice for writing, replaced by an empty one if it is of
-  // another kind than `Choice`.
+  // Return the choice for writing. REQUIRES: it is of this kind.
+  BeamSelection& EditBeams();
+  RowSelection& EditRows();
+  DrawSelection& EditDraws();
+  // Makes it a selection of this kind, and returns the choice for writing. One
+  // of another kind is replaced by an empty one.
   template <typename Choice>
   Choice& Choose() {
     Choice* const chosen = std::get_if<Choice>(&choice);

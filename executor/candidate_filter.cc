@@ -36,7 +36,7 @@ struct Place {
 CandidateFilter::CandidateFilter(const PlanSelection& selection)
     : selection_(selection),
       choice_(*selection.as_rows()),
-      in_all_(std::get_if<KeepInAll>(&choice_.ranking)),
+      across_rows_(std::get_if<KeepAcrossRows>(&choice_.ranking)),
       rows_(selection.num_rows),
       floor_(kNoFloor) {}
 
@@ -78,7 +78,7 @@ bool CandidateFilter::EndsAfter(int row, double sum, double maximum) const {
   if (floor == kNoFloor) return false;
   const double most = sum + 0x1p-22 * (std::abs(sum) + 64);
   if (!has_maxima()) return most < floor;
-  const double parent = in_all_->maxima[row];
+  const double parent = across_rows_->maxima[row];
   const double slack =
       0x1p-40 * (std::abs(most) + std::abs(maximum) + std::abs(parent) + 64);
   return ShiftToMaximum(most, maximum, parent) + slack < floor;
@@ -89,7 +89,7 @@ size_t CandidateFilter::Shift(int row, std::vector<double>* sums) const {
   const size_t idx = highest - sums->begin();
   const double maximum = *highest;
   for (double& sum : *sums) {
-    sum = ShiftToMaximum(sum, maximum, in_all_->maxima[row]);
+    sum = ShiftToMaximum(sum, maximum, across_rows_->maxima[row]);
   }
   return idx;
 }
@@ -98,7 +98,8 @@ void CandidateFilter::Add(int row, std::vector<Candidate> candidates) {
   Row& added = rows_[row];
   std::vector<double> sums;
   // A row of kNotANumber ends the request, so it is kept.
-  if (in_all_ != nullptr && !candidates.empty() && candidates[0].token >= 0) {
+  if (across_rows_ != nullptr && !candidates.empty() &&
+      candidates[0].token >= 0) {
     sums = SumsOf(row, candidates);
   }
   if (sums.empty()) {
@@ -118,7 +119,7 @@ void CandidateFilter::Add(int row, std::vector<Candidate> candidates) {
 }
 
 void CandidateFilter::RaiseFloor(std::span<const double> sums) {
-  const size_t num_first = in_all_->count;
+  const size_t num_first = across_rows_->count;
   const double floor = floor_.load(std::memory_order_relaxed);
   const std::lock_guard lock(mutex_);
   std::ranges::copy_if(sums, std::back_inserter(first_sums_),
@@ -136,7 +137,7 @@ std::vector<Candidate> CandidateFilter::Take() {
   const auto take_all = [&](const Row& row) {
     taken.insert(taken.end(), row.candidates.begin(), row.candidates.end());
   };
-  if (in_all_ == nullptr) {
+  if (across_rows_ == nullptr) {
     for (const Row& row : rows_) take_all(row);
     const auto* const blocks = std::get_if<KeepEachBlock>(&choice_.ranking);
     if (blocks == nullptr) return taken;
@@ -150,7 +151,7 @@ std::vector<Candidate> CandidateFilter::Take() {
       if (sum >= floor) places.push_back({sum, row, i});
     }
   }
-  const size_t num_first = in_all_->count;
+  const size_t num_first = across_rows_->count;
   if (places.size() > num_first) {
     std::nth_element(places.begin(), places.begin() + num_first, places.end());
     places.resize(num_first);

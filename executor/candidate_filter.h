@@ -46,7 +46,7 @@ class CandidateFilter {
   };
 
   bool has_maxima() const {
-    return in_all_ != nullptr && !in_all_->maxima.empty();
+    return across_rows_ != nullptr && !across_rows_->maxima.empty();
   }
   // Returns cum_log_prob + noise of the first candidates. The strategy can
   // choose none of the others, and none of them is the highest of a row in
@@ -62,9 +62,9 @@ class CandidateFilter {
 
   const PlanSelection& selection_;
   const RowSelection& choice_;
-  const KeepInAll* const in_all_;  // null: another ranking
+  const KeepAcrossRows* const across_rows_;  // null: another ranking
   std::vector<Row> rows_;
-  // At least KeepInAll::count sums are no lower than this.
+  // At least KeepAcrossRows::count sums are no lower than this.
   std::atomic<double> floor_;
   std::mutex mutex_;
   std::vector<double> first_sums_;  // guarded by mutex_

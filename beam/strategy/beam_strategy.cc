@@ -48,7 +48,7 @@ void BeamStrategy::DescribeSelection(PlanSelection* selection) const {
     selection->choice =
         RowSelection{.num_candidates = num_candidates,
                      .gumbel_top_k = true,
-                     .ranking = KeepInAll{.count = num_candidates}};
+                     .ranking = KeepAcrossRows{.count = num_candidates}};
     return;
   }
   BeamSelection& beams = selection->Choose<BeamSelection>();

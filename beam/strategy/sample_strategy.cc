@@ -98,7 +98,7 @@ void SampleStrategy::DescribeDrafts(std::vector<std::vector<TokenId>> drafts,
       }
     }
   }
-  selection->Choose<DrawSelection>().drafts.tokens = std::move(drafts);
+  selection->EditDraws().drafts.tokens = std::move(drafts);
 }
 
 absl::Status SampleStrategy::Advance(const SelectionResult& result,

@@ -32,7 +32,7 @@ void StochasticBeamStrategy::DescribeSelection(PlanSelection* selection) const {
       stopping_criteria_, selection);
   selection->num_generated = num_generated_;
   // One more than live, whose sum is the threshold.
-  KeepInAll kept = {.count = num_beams_ + 1};
+  KeepAcrossRows kept = {.count = num_beams_ + 1};
   if (num_generated_ > 0) {
     for (const int i : live_) kept.maxima.push_back(beam_[i].gumbel_top_k);
   }

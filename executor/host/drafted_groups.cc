@@ -237,8 +237,7 @@ void DraftedGroups::AddRows(const GroupContinuation& continuation,
     plan->page_indices.append(sample.pages);
     plan->page_indptr.push_back(static_cast<int>(plan->page_indices.size()));
   }
-  selection.Choose<DrawSelection>().drafts.verified_before =
-      std::move(verified_before);
+  selection.EditDraws().drafts.verified_before = std::move(verified_before);
   plan->selections.push_back(std::move(selection));
 }
 

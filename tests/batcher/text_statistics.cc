@@ -160,7 +160,7 @@ void ShiftDraftLogits(StepPlan* plan) {
   for (size_t i = 0; i < plan->selections.size(); ++i) {
     if (plan->selections[i].as_draws() == nullptr) continue;
     for (DraftLogits& of_row :
-         plan->selections.Edit(i).Choose<DrawSelection>().drafts.logits) {
+         plan->selections.Edit(i).EditDraws().drafts.logits) {
       if (of_row.empty()) continue;
       std::vector<float> logits(of_row.values().begin(), of_row.values().end());
       std::ranges::rotate(logits, logits.begin() + kToyVocabSize);

@@ -106,7 +106,7 @@ StepInputs InputsOf(const DecodeStrategy& strategy, const Request& request,
 
 // Makes the selection need all candidates of each row.
 void KeepAll(PlanSelection* selection) {
-  selection->Choose<RowSelection>().ranking = KeepEachRow{};
+  selection->EditRows().ranking = KeepEachRow{};
 }
 
 // All candidates of a selection, by row.

@@ -35,9 +35,10 @@ std::string Describe(const Candidate& candidate) {
 }
 
 // Returns the ranking of all rows together; null if there is none.
-const KeepInAll* InAllOf(const PlanSelection& selection) {
+const KeepAcrossRows* AcrossRowsOf(const PlanSelection& selection) {
   const RowSelection* const rows = selection.as_rows();
-  return rows == nullptr ? nullptr : std::get_if<KeepInAll>(&rows->ranking);
+  return rows == nullptr ? nullptr
+                         : std::get_if<KeepAcrossRows>(&rows->ranking);
 }
 
 // Returns the number of candidates that are kept in all rows; 0: all.
@@ -45,15 +46,15 @@ int NumFirst(const PlanSelection& selection) {
   if (const BeamSelection* beams = selection.as_beams()) {
     return beams->num_kept;
   }
-  const KeepInAll* const in_all = InAllOf(selection);
-  return in_all == nullptr ? 0 : in_all->count;
+  const KeepAcrossRows* const across_rows = AcrossRowsOf(selection);
+  return across_rows == nullptr ? 0 : across_rows->count;
 }
 
 // Returns the maxima that the sums of rows are shifted to; or none.
 std::span<const double> MaximaOf(const PlanSelection& selection) {
-  const KeepInAll* const in_all = InAllOf(selection);
-  if (in_all == nullptr) return {};
-  return in_all->maxima;
+  const KeepAcrossRows* const across_rows = AcrossRowsOf(selection);
+  if (across_rows == nullptr) return {};
+  return across_rows->maxima;
 }
 
 // Checks that candidates of only one of two runs rank last.

@@ -362,7 +362,7 @@ AnsweredRequest RunOfTwoChildren(const PreparedRequest& request,
     if (step != 3) return;
     std::erase_if(*candidates, [](const Candidate& c) { return c.beam == 0; });
     const double sum =
-        std::get<KeepInAll>(selection.as_rows()->ranking).maxima[0] - 12;
+        std::get<KeepAcrossRows>(selection.as_rows()->ranking).maxima[0] - 12;
     const auto child = [&](TokenId token, double below) {
       return Candidate{.beam = 0,
                        .token = token,

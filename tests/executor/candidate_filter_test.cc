@@ -33,7 +33,7 @@ class AnyGumbelRows {
     selection.num_rows = 1 + Below(12);
     const int num_candidates = 1 + Below(40);
     selection.num_generated = Below(5);
-    KeepInAll kept = {.count = 1 + Below(2 * num_candidates)};
+    KeepAcrossRows kept = {.count = 1 + Below(2 * num_candidates)};
     selection.choice =
         RowSelection{.num_candidates = num_candidates, .gumbel_top_k = true};
     // The larger sums are, the more often rounding turns their order around.
@@ -82,7 +82,7 @@ class AnyGumbelRows {
 
 std::vector<Candidate> ByFullSort(const PlanSelection& selection,
                                   const Rows& rows) {
-  const auto& kept = std::get<KeepInAll>(selection.as_rows()->ranking);
+  const auto& kept = std::get<KeepAcrossRows>(selection.as_rows()->ranking);
   std::vector<std::tuple<double, int, int>> ranked;  // -sum, row, idx
   std::vector<int> highest(rows.size(), -1);
   for (int row = 0; row < std::ssize(rows); ++row) {
@@ -141,7 +141,7 @@ TEST(CandidateFilterTest, RowsThatAreNoNumbersStay) {
   AnyGumbelRows group(3);
   group.selection.num_rows = 3;
   group.selection.cum_log_probs = {-1, -2, -3};
-  group.selection.Choose<RowSelection>().ranking = KeepInAll{.count = 1};
+  group.selection.Choose<RowSelection>().ranking = KeepAcrossRows{.count = 1};
   const Rows rows = {
       {{0, 5, -1}, {0, 6, -90}},
       {{1, -2, 0}},

@@ -89,7 +89,7 @@ class DraftedPlans {
         asked.Choose<DrawSelection>().drafts.tokens;
     PlanSelection known = asked;
     std::vector<std::vector<TokenId>>& known_drafts =
-        known.Choose<DrawSelection>().drafts.tokens;
+        known.EditDraws().drafts.tokens;
     asked.first_logits = planned.num_logits;
     known.first_logits = written.num_logits;
     for (int rank = 0; rank < num_rows; ++rank) {

@@ -118,7 +118,7 @@ class AnyDraftedPlan {
       const std::vector<SelectionResult> answers = Select(plan);
       for (size_t s = 0; s < answers.size(); ++s) {
         std::vector<std::vector<TokenId>>& drafts =
-            plan.selections.Edit(s).Choose<DrawSelection>().drafts.tokens;
+            plan.selections.Edit(s).EditDraws().drafts.tokens;
         size_t first = 0;
         for (size_t row = 0; row < drafts.size(); ++row) {
           const size_t last = answers[s].num_tokens[row] - 1;
@@ -297,9 +297,18 @@ TEST(SelectionRowsTest, RowsOfLogitsBeginBehindTheDraftsOfThoseBefore) {
                                              .drafts = {{1, 2}, {}, {3}}};
   EXPECT_THAT(selection.FirstLogits(), ElementsAre(5, 8, 9, 11));
   selection.num_rows = 0;
-  selection.Choose<BeamSelection>().paths = {};
+  selection.EditBeams().paths = {};
   EXPECT_THAT(selection.FirstLogits(), ElementsAre(5));
   EXPECT_EQ(selection.num_logits(), 0);
+}
+
+TEST(SelectionRowsTest, AnEditKeepsTheKind) {
+  PlanSelection selection;
+  selection.Choose<DrawSelection>().samples = {3};
+  EXPECT_EQ(&selection.EditDraws(), selection.as_draws());
+  EXPECT_THAT(selection.as_draws()->samples, ElementsAre(3));
+  EXPECT_DEATH(selection.EditBeams(), "a selection of kind 2");
+  EXPECT_DEATH(selection.EditRows(), "a selection of kind 2");
 }
 
 }  // namespace

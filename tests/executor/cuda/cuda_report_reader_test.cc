@@ -261,7 +261,7 @@ class AnyRows {
       choice.ranking = std::move(kept);
       return;
     }
-    KeepInAll kept = {.count = 1 + Below(12)};
+    KeepAcrossRows kept = {.count = 1 + Below(12)};
     if (kind == 1) kept.maxima.assign(selection.num_rows, -1.0);
     choice.ranking = std::move(kept);
   }
@@ -334,7 +334,7 @@ TEST(CudaReportReaderTest, OfRowsThereIsWhatCanBeTakenWithItsLogProbs) {
     }
     num_left += result.candidates.size();
     // Without a ranking by the strategy, all candidates are kept.
-    selection.Choose<RowSelection>().ranking = KeepEachRow{};
+    selection.EditRows().ranking = KeepEachRow{};
     const SelectionResult all = report.Read(answer);
     ASSERT_EQ(all.logprobs.size(), all.candidates.size()) << seed;
     num_all += all.candidates.size();

@@ -247,7 +247,7 @@ std::vector<Unknown> FillIn(int page_size, StepPlan* plan) {
     const SampleDrafts& drafts = asked_draws->drafts;
     if (drafts.pending.empty() && drafts.verified_before.empty()) continue;
     PlanSelection& selection = plan->selections.Edit(s);
-    DrawSelection& draws = selection.Choose<DrawSelection>();
+    DrawSelection& draws = selection.EditDraws();
     all.push_back({s, drafts.pending, !drafts.verified_before.empty()});
     all.back().drafts.resize(asked.num_rows);
     size_t row_idx = 0;

@@ -259,8 +259,7 @@ TEST_F(CudaStepBuilderDraftsTest, RowsOnTheDeviceAreReadWhereTheyAre) {
   };
   PlanSelection& selection = AddDrafted(0, 4, {});
   AddDraftLogits(&selection);
-  std::vector<DraftLogits>& logits =
-      selection.Choose<DrawSelection>().drafts.logits;
+  std::vector<DraftLogits>& logits = selection.EditDraws().drafts.logits;
   logits[1] = on_device(0, 0);
   logits[2] = on_device(0, 1);
   logits[3] = on_device(4 * kVocabSize, 0);
@@ -294,8 +293,7 @@ TEST_F(CudaStepBuilderDraftsTest, DraftsThatAreDrawnMeanwhileHaveTheirPlaces) {
     AddDrafted(0, 1, {});
     PlanSelection& selection = AddDrafted(1, 3, {});
     if (is_coupled) selection.params = coupled;
-    std::vector<PendingDraft>& pending =
-        selection.Choose<DrawSelection>().drafts.pending;
+    std::vector<PendingDraft>& pending = selection.EditDraws().drafts.pending;
     pending.resize(3);
     for (const int row : {0, 2}) {
       pending[row] =
@@ -329,7 +327,7 @@ TEST_F(CudaStepBuilderDraftsTest, RowsThatDoNotWaitHaveTheirPlaces) {
     for (int row = 0; row < 3; ++row) {
       const PendingDraft draft({tokens, tokens->data()}, 10, 4, nullptr,
                                &verification, &verified[row]);
-      SampleDrafts& drafts = selection.Choose<DrawSelection>().drafts;
+      SampleDrafts& drafts = selection.EditDraws().drafts;
       drafts.pending.push_back(draft);
       drafts.verified_before.push_back(draft);
     }

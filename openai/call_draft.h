@@ -62,16 +62,6 @@ absl::Status ReadGivenParam(const ParamField& field, std::string_view name,
 // draft.
 void MarkGiven(std::string_view param, std::string_view name, CallDraft* draft);
 
-// Checks and resolves what depends on several fields: beams, log-probabilities,
-// limits.
-// Errors: kInvalidArgument naming the field and the value.
-absl::Status SettleCall(CallDraft* draft);
-
-// Checks fields against the kind of prompt: "template" needs a text prompt and
-// special tokens; only a chat may continue its last message.
-// Errors: kInvalidArgument naming the field and the value.
-absl::Status SettlePrompts(CallDraft* draft);
-
 class ObjectFields;  // openai/object_fields.h
 
 // Adds a warning for each unknown field.

@@ -20,39 +20,15 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "base/model_description.h"
 #include "openai/call.h"
 #include "openai/limits.h"
+#include "openai/server_defaults.h"
 #include "request/generation_defaults.h"
 #include "request/generation_params.h"
 #include "request/resolve_defaults.h"
 
 namespace espalier::openai {
-
-// The defaults of a server.
-class ServerDefaults {
- public:
-  // `json`: an object of params, by the names that calls have for them.
-  // `limits` are the server's, as of a call.
-  // Errors: kInvalidArgument naming the byte, or the field and the value.
-  static absl::StatusOr<ServerDefaults> Read(std::string_view json,
-                                             const Limits& limits = {});
-
-  // Checks that a request of `model` can have all of them.
-  // Errors: kInvalidArgument naming the field, as `json` did, and the value.
-  absl::Status Check(const ModelDescription& model) const;
-
-  // Params of the request format, and their values as JSON; dependencies first.
-  const NamedValues& values() const { return level_.values; }
-  const ServerValues& level() const { return level_; }
-  // A call that gives only these params.
-  const Call& call() const { return call_; }
-
- private:
-  ServerValues level_;
-  Call call_;
-};
 
 // `model_defaults` may be empty. The result is valid if the call is; the engine
 // checks it.
@@ -88,13 +64,5 @@ std::vector<std::string> IdleWarnings(const Call& call,
 // flag.
 absl::Status CheckRoom(const Call& call, const GenerationParams& params,
                        const ModelDescription& model);
-
-// Checks the resolved params of a call against the limits of its server.
-// ReadCall has checked the ones that the call gives. `server` holds the
-// defaults that they were resolved with; null: no defaults yet.
-// Errors: kInvalidArgument naming the field, the value, the flag, and whose
-// default it is if it is one.
-absl::Status CheckLimits(const Call& call, const GenerationParams& params,
-                         const ServerDefaults* server);
 
 }  // namespace espalier::openai

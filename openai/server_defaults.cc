@@ -1,3 +1,5 @@
+#include "openai/server_defaults.h"
+
 #include <algorithm>
 #include <iterator>
 #include <string>
@@ -13,6 +15,7 @@
 #include "openai/error.h"
 #include "openai/object_fields.h"
 #include "openai/resolve_params.h"
+#include "openai/settle_call.h"
 #include "request/other_names.h"
 #include "request/param_fields.h"
 

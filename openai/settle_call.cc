@@ -1,11 +1,17 @@
+#include "openai/settle_call.h"
+
 #include <algorithm>
 #include <string>
+#include <string_view>
+#include <variant>
 
-#include "base/check.h"
 #include "base/field_error.h"
+#include "base/json.h"
 #include "base/status.h"
 #include "openai/call_draft.h"
-#include "openai/resolve_params.h"
+#include "openai/error.h"
+#include "openai/server_defaults.h"
+#include "text/chat/final_message.h"
 
 namespace espalier::openai {
 namespace {
@@ -204,40 +210,31 @@ absl::Status CheckStream(const CallDraft& draft) {
   return absl::OkStatus();
 }
 
-}  // namespace
-
-std::string_view CallDraft::TextOf(std::string_view param) const {
-  const auto found = std::ranges::find(texts, param, &ParamText::param);
-  return found == texts.end() ? std::string_view() : found->text;
-}
-
-absl::Status ReadGivenParam(const ParamField& field, std::string_view name,
-                            const JsonText& json, CallDraft* draft) {
-  if (draft->call.Gives(field.name)) {
-    const std::string_view text = draft->TextOf(field.name);
-    if (text == json.text) return absl::OkStatus();
-    return InvalidField(FieldName{draft->call.NameOf(field.name)}, " and ",
-                        FieldName{name}, " are the same field",
-                        Got(Shown(text), " and ", Shown(json.text)));
+absl::Status CheckTextOptions(const Call& call) {
+  const bool is_text =
+      std::ranges::any_of(call.prompts, [](const auto& prompt) {
+        return std::holds_alternative<std::string>(prompt);
+      });
+  if (!call.template_name.empty() && !is_text) {
+    return InvalidField("`template` needs a prompt that is a text",
+                        Got(ShownInQuotes(call.template_name)));
   }
-  RETURN_IF_ERROR(ReadParam(field, name, json, &draft->call.params));
-  MarkGiven(field.name, name, draft);
-  draft->texts.push_back({field.name, json.text});
+  if (call.parse_special && !is_text) {
+    return InvalidField("`parse_special` needs a prompt that is a text",
+                        Got("true"));
+  }
+  if (call.split_sentences.value_or(false) && !is_text) {
+    return InvalidField("`split_sentences` needs a prompt that is a text",
+                        Got("true"));
+  }
+  if (!call.template_name.empty() && call.add_special_tokens == false) {
+    return InvalidField("`add_special_tokens` must be true with template",
+                        Got("false"));
+  }
   return absl::OkStatus();
 }
 
-void MarkGiven(std::string_view param, std::string_view name,
-               CallDraft* draft) {
-  draft->call.given.push_back({param, name});
-}
-
-absl::Status CheckElements(std::string_view name, const JsonText& json,
-                           const Limits& limits) {
-  if (json.num_values <= limits.max_list_elements) return absl::OkStatus();
-  return InvalidField(FieldName{name}, " must have at most ",
-                      Limit(limits.max_list_elements),
-                      " elements (--max-list-elements)", Got(json.num_values));
-}
+}  // namespace
 
 absl::Status CheckLimits(const Call& call, const GenerationParams& params,
                          const ServerDefaults* server) {
@@ -290,6 +287,23 @@ absl::Status SettleCall(CallDraft* draft) {
   RETURN_IF_ERROR(CheckStops(draft->call));
   RETURN_IF_ERROR(CheckLimits(draft->call, draft->call.params, nullptr));
   return CheckStream(*draft);
+}
+
+absl::Status SettlePrompts(CallDraft* draft) {
+  RETURN_IF_ERROR(CheckTextOptions(draft->call));
+  if (!draft->call.chat) return absl::OkStatus();
+  const auto& adds_prompt = draft->adds_generation_prompt;
+  RETURN_IF_ERROR(InWordsOf(
+      draft->call, SettleFinalMessage(draft->continue_final_message,
+                                      adds_prompt ? &*adds_prompt : nullptr,
+                                      &*draft->call.chat)));
+  const std::string& decoder_prompt = draft->call.params.decoder_prompt;
+  if (!draft->call.chat->continue_final_message || decoder_prompt.empty()) {
+    return absl::OkStatus();
+  }
+  return InvalidField(
+      "`decoder_prompt` must be empty where the last message is continued",
+      Got(ShownInQuotes(decoder_prompt)));
 }
 
 }  // namespace espalier::openai

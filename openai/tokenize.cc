@@ -18,6 +18,7 @@
 #include "openai/error.h"
 #include "openai/object_fields.h"
 #include "openai/read_tools.h"
+#include "openai/settle_call.h"
 #include "openai/token_names.h"
 
 namespace espalier::openai {

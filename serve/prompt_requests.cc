@@ -13,6 +13,7 @@
 #include "batcher/queue_limits.h"
 #include "espalier/split_text.h"
 #include "openai/resolve_params.h"
+#include "openai/settle_call.h"
 #include "request/decoder_prompt.h"
 #include "request/param_checks.h"
 #include "request/text_begin.h"

@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "base/wording.h"
 #include "openai/error.h"
+#include "openai/resolve_params.h"
 #include "request/decoder_prompt.h"
 #include "text/chat/final_message.h"
 #include "text/prompt_template.h"

@@ -16,7 +16,7 @@
 #include "espalier/chat.h"
 #include "espalier/generator.h"
 #include "openai/call.h"
-#include "openai/resolve_params.h"
+#include "openai/server_defaults.h"
 
 namespace espalier::serve {
 

@@ -14,7 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "espalier/generator.h"
-#include "openai/resolve_params.h"
+#include "openai/server_defaults.h"
 #include "serve/load_report.h"
 #include "text/chat/tool_call_format.h"
 

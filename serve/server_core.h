@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "http/server.h"
 #include "openai/listing.h"
+#include "openai/server_defaults.h"
 #include "serve/generation_calls.h"
 #include "serve/job_calls.h"
 #include "serve/request_log.h"

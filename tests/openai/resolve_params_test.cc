@@ -11,6 +11,8 @@
 #include "base/json.h"
 #include "base/page_count.h"
 #include "base/status.h"
+#include "openai/server_defaults.h"
+#include "openai/settle_call.h"
 #include "pages/page_table.h"
 #include "request/json/generation_config.h"
 #include "tests/status_matchers.h"

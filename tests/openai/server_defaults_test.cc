@@ -1,4 +1,6 @@
 // The defaults of a server, and the calls that leave them open.
+#include "openai/server_defaults.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -25,6 +25,8 @@
 #include "examples/cli/runtime/interrupt.h"
 #include "examples/cli/runtime/runtime.h"
 #include "openai/resolve_params.h"
+#include "openai/server_defaults.h"
+#include "openai/settle_call.h"
 #include "request/generation_defaults.h"
 #include "request/param_fields.h"
 #include "request/validate_params.h"

@@ -1,3 +1,5 @@
+#include "openai/call.h"
+
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -5,17 +7,14 @@
 
 #include "base/byte_order_mark.h"
 #include "base/field_error.h"
-#include "base/json.h"
 #include "base/json_scan.h"
 #include "base/status.h"
-#include "openai/call.h"
 #include "openai/call_draft.h"
-#include "openai/error.h"
 #include "openai/object_fields.h"
 #include "openai/read_input.h"
 #include "openai/read_tools.h"
-#include "request/read_json_text.h"
-#include "text/chat/final_message.h"
+#include "openai/settle_call.h"
+#include "request/read_json.h"
 
 namespace espalier::openai {
 namespace {
@@ -100,30 +99,6 @@ absl::Status CheckInputs(const CallDraft& draft) {
                       draft);
 }
 
-absl::Status CheckTextOptions(const Call& call) {
-  const bool is_text =
-      std::ranges::any_of(call.prompts, [](const auto& prompt) {
-        return std::holds_alternative<std::string>(prompt);
-      });
-  if (!call.template_name.empty() && !is_text) {
-    return InvalidField("`template` needs a prompt that is a text",
-                        Got(ShownInQuotes(call.template_name)));
-  }
-  if (call.parse_special && !is_text) {
-    return InvalidField("`parse_special` needs a prompt that is a text",
-                        Got("true"));
-  }
-  if (call.split_sentences.value_or(false) && !is_text) {
-    return InvalidField("`split_sentences` needs a prompt that is a text",
-                        Got("true"));
-  }
-  if (!call.template_name.empty() && call.add_special_tokens == false) {
-    return InvalidField("`add_special_tokens` must be true with template",
-                        Got("false"));
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 std::string_view InputOf(Api api) {
@@ -138,23 +113,6 @@ std::string_view InputOf(Api api) {
       return "token_ids";
   }
   return "";
-}
-
-absl::Status SettlePrompts(CallDraft* draft) {
-  RETURN_IF_ERROR(CheckTextOptions(draft->call));
-  if (!draft->call.chat) return absl::OkStatus();
-  const auto& adds_prompt = draft->adds_generation_prompt;
-  RETURN_IF_ERROR(InWordsOf(
-      draft->call, SettleFinalMessage(draft->continue_final_message,
-                                      adds_prompt ? &*adds_prompt : nullptr,
-                                      &*draft->call.chat)));
-  const std::string& decoder_prompt = draft->call.params.decoder_prompt;
-  if (!draft->call.chat->continue_final_message || decoder_prompt.empty()) {
-    return absl::OkStatus();
-  }
-  return InvalidField(
-      "`decoder_prompt` must be empty where the last message is continued",
-      Got(ShownInQuotes(decoder_prompt)));
 }
 
 std::string_view Call::NameOf(std::string_view param) const {

@@ -106,18 +106,23 @@ class ChoiceBuilder {
 }  // namespace
 
 absl::StatusOr<ByteAutomaton> CompileChoice(std::span<const std::string> texts,
-                                            const CompileLimits& limits) {
+                                            CompileBudget* budget) {
   if (texts.empty()) return InvalidArgument("there must be a text, got none");
   std::vector<std::string_view> sorted(texts.begin(), texts.end());
   std::sort(sorted.begin(), sorted.end());
   sorted.erase(std::unique(sorted.begin(), sorted.end()), sorted.end());
-  CompileBudget budget(limits);
-  ChoiceBuilder builder(&budget);
+  ChoiceBuilder builder(budget);
   for (const std::string_view text : sorted) {
     RETURN_IF_ERROR(builder.Add(text));
   }
   ASSIGN_OR_RETURN(DfaEdges dfa, builder.Finish());
-  return BuildAutomaton(std::move(dfa), &budget);
+  return BuildAutomaton(std::move(dfa), budget);
+}
+
+absl::StatusOr<ByteAutomaton> CompileChoice(std::span<const std::string> texts,
+                                            const CompileLimits& limits) {
+  CompileBudget budget(limits);
+  return CompileChoice(texts, &budget);
 }
 
 }  // namespace espalier

@@ -19,5 +19,8 @@ namespace espalier {
 // finite-state automata, Computational Linguistics 26(1), 2000.
 absl::StatusOr<ByteAutomaton> CompileChoice(std::span<const std::string> texts,
                                             const CompileLimits& limits = {});
+// As above, as a part of another compilation.
+absl::StatusOr<ByteAutomaton> CompileChoice(std::span<const std::string> texts,
+                                            CompileBudget* budget);
 
 }  // namespace espalier

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "constrain/automaton_algebra.h"
 #include "constrain/byte_nfa.h"
 #include "constrain/code_point_set.h"
 #include "constrain/regex_parser.h"
@@ -58,63 +59,37 @@ class RegexToNfa {
     }
     RETURN_IF_ERROR(
         budget_.Take(1 + static_cast<int64_t>(set.ranges().size())));
-    const auto [entry, is_new] = utf8_of_sets_.try_emplace(set.ranges());
-    Utf8& utf8 = entry->second;
-    if (is_new) {
-      ASSIGN_OR_RETURN(utf8, Utf8Of(set));
+    auto found = utf8_of_sets_.find(set.ranges());
+    if (found == utf8_of_sets_.end()) {
+      ASSIGN_OR_RETURN(AutomatonRanges utf8, Utf8Of(set));
+      found = utf8_of_sets_.emplace(set.ranges(), std::move(utf8)).first;
     }
+    const AutomatonRanges& utf8 = found->second;
     ASSIGN_OR_RETURN(const State to, nfa_.AddState());
     std::vector<State> states(utf8.num_states);
     for (int s = 0; s < utf8.num_states; ++s) {
       states[s] = s == ByteAutomaton::kStart ? from : to;
-      if (s == ByteAutomaton::kStart || s == utf8.end) continue;
+      if (s == ByteAutomaton::kStart || s == utf8.accepts.front()) continue;
       ASSIGN_OR_RETURN(states[s], nfa_.AddState());
     }
-    for (const Utf8::Edge& edge : utf8.edges) {
+    for (const AutomatonRanges::Edge& edge : utf8.edges) {
       RETURN_IF_ERROR(nfa_.AddBytes(states[edge.from], edge.first, edge.last,
                                     states[edge.to]));
     }
     return to;
   }
 
-  // The minimal automaton of a set's code points in UTF-8, as edges. That of
-  // \p{L} has a fraction of the edges that its ranges have.
-  struct Utf8 {
-    struct Edge {
-      State from;
-      uint8_t first;
-      uint8_t last;
-      State to;
-    };
-    int num_states = 0;
-    State end = 0;  // the only accepting one; no edge leaves it
-    std::vector<Edge> edges;
-  };
-
-  absl::StatusOr<Utf8> Utf8Of(const CodePointSet& set) {
+  // The minimal automaton of a set's code points in UTF-8. That of \p{L} has a
+  // fraction of the edges that its ranges have. No edge leaves its end.
+  absl::StatusOr<AutomatonRanges> Utf8Of(const CodePointSet& set) {
     ByteNfa nfa(&budget_);
     ASSIGN_OR_RETURN(const State start, nfa.AddState());
     ASSIGN_OR_RETURN(const State end, nfa.AddState());
     RETURN_IF_ERROR(set.AddTo(&nfa, start, end));
     ASSIGN_OR_RETURN(const ByteAutomaton automaton,
                      std::move(nfa).Build(start, end));
-    Utf8 utf8;
-    utf8.num_states = automaton.num_states();
-    for (State s = 0; s < utf8.num_states; ++s) {
-      if (automaton.accepts(s)) utf8.end = s;
-      bool is_adjacent = false;  // the last byte has an edge from `s`
-      for (int byte = 0; byte < 256; ++byte) {
-        const State to = automaton.Next(s, static_cast<uint8_t>(byte));
-        const auto last = static_cast<uint8_t>(byte);
-        if (is_adjacent && utf8.edges.back().to == to) {
-          utf8.edges.back().last = last;
-        } else if (to != ByteAutomaton::kNone) {
-          utf8.edges.push_back({s, last, last, to});
-        }
-        is_adjacent = to != ByteAutomaton::kNone;
-      }
-    }
-    return utf8;
+    RETURN_IF_ERROR(budget_.Take(256 * int64_t{automaton.num_states()}));
+    return AutomatonRanges(automaton);
   }
 
   absl::StatusOr<State> AddCondition(NfaCondition condition, State from) {
@@ -170,35 +145,41 @@ class RegexToNfa {
   ByteNfa& nfa_;
   CompileBudget& budget_;
   // By the ranges of the set. Repetitions and equal classes share them.
-  std::map<std::vector<CodePointSet::Range>, Utf8> utf8_of_sets_;
+  std::map<std::vector<CodePointSet::Range>, AutomatonRanges> utf8_of_sets_;
 };
 
-absl::StatusOr<ByteAutomaton> Compile(const RegexNode& tree,
-                                      RegexMatching matching,
-                                      CompileBudget* budget) {
-  ByteNfa nfa(budget);
-  RegexToNfa adder(&nfa, budget);
-  ASSIGN_OR_RETURN(const State start, nfa.AddState());
-  State state = start;
+// Adds `tree` to an NFA. Returns the state that its texts lead to.
+absl::StatusOr<State> AddTree(const RegexNode& tree, RegexMatching matching,
+                              State state, ByteNfa* nfa,
+                              CompileBudget* budget) {
+  RegexToNfa adder(nfa, budget);
   const bool searches = matching == RegexMatching::kSearch;
   if (searches) {
     ASSIGN_OR_RETURN(state, adder.AddAnyText(state));
   }
   ASSIGN_OR_RETURN(state, adder.Add(tree, state));
-  if (searches) {
-    ASSIGN_OR_RETURN(state, adder.AddAnyText(state));
-  }
-  return std::move(nfa).Build(start, state);
+  if (!searches) return state;
+  return adder.AddAnyText(state);
 }
 
 }  // namespace
 
 absl::StatusOr<ByteAutomaton> CompileRegex(std::string_view pattern,
                                            RegexMatching matching,
+                                           CompileBudget* budget) {
+  ASSIGN_OR_RETURN(const RegexNode tree, ParseRegex(pattern, budget));
+  ByteNfa nfa(budget);
+  ASSIGN_OR_RETURN(const State start, nfa.AddState());
+  ASSIGN_OR_RETURN(const State end,
+                   AddTree(tree, matching, start, &nfa, budget));
+  return std::move(nfa).Build(start, end);
+}
+
+absl::StatusOr<ByteAutomaton> CompileRegex(std::string_view pattern,
+                                           RegexMatching matching,
                                            const CompileLimits& limits) {
   CompileBudget budget(limits);
-  ASSIGN_OR_RETURN(const RegexNode tree, ParseRegex(pattern, &budget));
-  return Compile(tree, matching, &budget);
+  return CompileRegex(pattern, matching, &budget);
 }
 
 }  // namespace espalier

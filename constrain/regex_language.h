@@ -26,5 +26,9 @@ enum class RegexMatching {
 absl::StatusOr<ByteAutomaton> CompileRegex(
     std::string_view pattern, RegexMatching matching = RegexMatching::kWhole,
     const CompileLimits& limits = {});
+// As above, as a part of another compilation.
+absl::StatusOr<ByteAutomaton> CompileRegex(std::string_view pattern,
+                                           RegexMatching matching,
+                                           CompileBudget* budget);
 
 }  // namespace espalier

@@ -1,0 +1,203 @@
+#include "constrain/automaton_algebra.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <map>
+#include <string_view>
+#include <unordered_set>
+#include <utility>
+
+#include "base/hash.h"
+#include "constrain/automaton_builder.h"
+#include "constrain/dfa_edges.h"
+
+namespace espalier {
+namespace {
+
+// Bytes that all of some automata treat alike are of one class.
+struct CommonClasses {
+  explicit CommonClasses(std::span<const ByteAutomaton* const> automata) {
+    std::map<std::vector<ByteAutomaton::State>, uint8_t> numbers;
+    for (int byte = 0; byte < 256; ++byte) {
+      std::vector<ByteAutomaton::State> key;
+      for (const ByteAutomaton* const automaton : automata) {
+        key.push_back(automaton->ClassOf(static_cast<uint8_t>(byte)));
+      }
+      const auto [entry, is_new] = numbers.try_emplace(
+          std::move(key), static_cast<uint8_t>(numbers.size()));
+      classes[byte] = entry->second;
+      if (is_new) bytes.push_back(static_cast<uint8_t>(byte));
+    }
+  }
+
+  std::array<uint8_t, 256> classes = {};
+  std::vector<uint8_t> bytes;  // one of each class
+};
+
+// The automata's states after the same bytes, one after the other, with a
+// number for each combination.
+class StateCombinations {
+ public:
+  using State = ByteAutomaton::State;
+
+  explicit StateCombinations(size_t size)
+      : size_(size), numbers_(16, Hash{this}, IsSame{this}) {}
+
+  int32_t num() const { return static_cast<int32_t>(all_.size() / size_); }
+  std::span<const State> Of(int32_t number) const {
+    return std::span(all_).subspan(size_ * static_cast<size_t>(number), size_);
+  }
+  // Returns the number of a combination, perhaps a new one.
+  int32_t NumberOf(std::span<const State> states) {
+    const int32_t next = num();
+    all_.insert(all_.end(), states.begin(), states.end());
+    const auto [entry, is_new] = numbers_.insert(next);
+    if (!is_new) all_.resize(all_.size() - size_);
+    return *entry;
+  }
+
+ private:
+  struct Hash {
+    const StateCombinations* combinations;
+    size_t operator()(int32_t number) const {
+      const auto states = combinations->Of(number);
+      return HashOf(std::string_view(
+          reinterpret_cast<const char*>(states.data()), states.size_bytes()));
+    }
+  };
+  struct IsSame {
+    const StateCombinations* combinations;
+    bool operator()(int32_t a, int32_t b) const {
+      return std::ranges::equal(combinations->Of(a), combinations->Of(b));
+    }
+  };
+
+  size_t size_;
+  std::vector<State> all_;
+  std::unordered_set<int32_t, Hash, IsSame> numbers_;
+};
+
+// Explores the product of automata.
+class AutomataProduct {
+ public:
+  using Decide = absl::FunctionRef<Truth(std::span<const Truth>)>;
+
+  AutomataProduct(std::vector<const ByteAutomaton*> automata, Decide decide)
+      : automata_(std::move(automata)),
+        decide_(decide),
+        classes_(automata_),
+        combinations_(automata_.size()),
+        truths_(automata_.size() - 1) {}
+
+  absl::StatusOr<DfaEdges> Run(CompileBudget* budget) {
+    const int num_classes = static_cast<int>(classes_.bytes.size());
+    const int64_t steps =
+        100 + (4 + 2 * static_cast<int64_t>(automata_.size())) * num_classes;
+    DfaEdges dfa = {.classes = classes_.classes, .num_classes = num_classes};
+    std::vector<State> states(automata_.size(), ByteAutomaton::kStart);
+    combinations_.NumberOf(states);
+    for (int32_t i = 0; i < combinations_.num(); ++i) {
+      RETURN_IF_ERROR(budget->Take(steps));
+      // Minimization may merge states, so more of them are allowed here.
+      RETURN_IF_ERROR(budget->CheckStates(i / 4));
+      dfa.accepts.push_back(Accepts(combinations_.Of(i)) ? 1 : 0);
+      for (int c = 0; c < num_classes; ++c) {
+        if (!Advance(combinations_.Of(i), classes_.bytes[c], &states)) continue;
+        dfa.edges.push_back({i, c, combinations_.NumberOf(states)});
+      }
+    }
+    return dfa;
+  }
+
+ private:
+  using State = ByteAutomaton::State;
+
+  bool Accepts(std::span<const State> states) {
+    if (!automata_[0]->accepts(states[0])) return false;
+    for (size_t i = 1; i < states.size(); ++i) {
+      const bool is_in =
+          states[i] != ByteAutomaton::kNone && automata_[i]->accepts(states[i]);
+      truths_[i - 1] = is_in ? Truth::kTrue : Truth::kFalse;
+    }
+    return decide_(truths_) == Truth::kTrue;
+  }
+
+  // Returns false if no text that begins so is in the language.
+  bool Advance(std::span<const State> from, uint8_t byte,
+               std::vector<State>* to) {
+    for (size_t i = 0; i < from.size(); ++i) {
+      (*to)[i] = from[i] == ByteAutomaton::kNone
+                     ? ByteAutomaton::kNone
+                     : automata_[i]->Next(from[i], byte);
+      if (i == 0) continue;
+      truths_[i - 1] =
+          (*to)[i] == ByteAutomaton::kNone ? Truth::kFalse : Truth::kUnknown;
+    }
+    return (*to)[0] != ByteAutomaton::kNone &&
+           decide_(truths_) != Truth::kFalse;
+  }
+
+  const std::vector<const ByteAutomaton*> automata_;  // the universe first
+  const Decide decide_;
+  const CommonClasses classes_;
+  StateCombinations combinations_;
+  std::vector<Truth> truths_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::optional<ByteAutomaton>> CombineAutomata(
+    const ByteAutomaton& universe,
+    std::span<const ByteAutomaton* const> automata,
+    absl::FunctionRef<Truth(std::span<const Truth>)> decide,
+    CompileBudget* budget) {
+  std::vector<const ByteAutomaton*> all = {&universe};
+  all.insert(all.end(), automata.begin(), automata.end());
+  RETURN_IF_ERROR(budget->Take(256 * static_cast<int64_t>(all.size())));
+  ASSIGN_OR_RETURN(DfaEdges dfa,
+                   AutomataProduct(std::move(all), decide).Run(budget));
+  // Each state is reached from the start.
+  if (std::ranges::none_of(dfa.accepts, [](uint8_t a) { return a != 0; })) {
+    return std::nullopt;
+  }
+  ASSIGN_OR_RETURN(ByteAutomaton automaton,
+                   BuildAutomaton(std::move(dfa), budget));
+  return automaton;
+}
+
+AutomatonRanges::AutomatonRanges(const ByteAutomaton& automaton)
+    : num_states(automaton.num_states()) {
+  for (int32_t s = 0; s < num_states; ++s) {
+    if (automaton.accepts(s)) accepts.push_back(s);
+    bool is_adjacent = false;  // the last byte has an edge from `s`
+    for (int byte = 0; byte < 256; ++byte) {
+      const auto last = static_cast<uint8_t>(byte);
+      const int32_t to = automaton.Next(s, last);
+      if (is_adjacent && edges.back().to == to) {
+        edges.back().last = last;
+      } else if (to != ByteAutomaton::kNone) {
+        edges.push_back({s, last, last, to});
+      }
+      is_adjacent = to != ByteAutomaton::kNone;
+    }
+  }
+}
+
+absl::Status AddAutomaton(const AutomatonRanges& language, ByteNfa::State from,
+                          ByteNfa::State to, ByteNfa* nfa) {
+  std::vector<ByteNfa::State> states(language.num_states);
+  for (ByteNfa::State& state : states) {
+    ASSIGN_OR_RETURN(state, nfa->AddState());
+  }
+  RETURN_IF_ERROR(nfa->AddEmpty(from, states[ByteAutomaton::kStart]));
+  for (const AutomatonRanges::Edge& edge : language.edges) {
+    RETURN_IF_ERROR(nfa->AddBytes(states[edge.from], edge.first, edge.last,
+                                  states[edge.to]));
+  }
+  for (const int32_t state : language.accepts) {
+    RETURN_IF_ERROR(nfa->AddEmpty(states[state], to));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace espalier

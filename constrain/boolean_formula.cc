@@ -1,0 +1,207 @@
+#include "constrain/boolean_formula.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <set>
+#include <unordered_map>
+#include <utility>
+
+namespace espalier {
+namespace {
+
+bool IsNegated(Formula formula) { return (formula & 1) != 0; }
+int32_t NodeOf(Formula formula) { return formula >> 1; }
+
+// A node and a set of parts take some 60 bytes until the pool goes.
+constexpr int64_t kStepsOfNode = 40;
+
+}  // namespace
+
+FormulaPool::FormulaPool(CompileBudget* budget) : budget_(budget) {
+  nodes_.emplace_back();  // the empty conjunction: true
+}
+
+bool FormulaPool::Take(int64_t steps) {
+  if (status_.ok()) status_ = budget_->Take(steps);
+  return status_.ok();
+}
+
+Formula FormulaPool::AddNode(Node node) {
+  nodes_.push_back(std::move(node));
+  return static_cast<Formula>(2 * (nodes_.size() - 1));
+}
+
+Formula FormulaPool::Variable(int32_t variable) {
+  if (!Take(1)) return kFalse;
+  const auto [entry, is_new] = variables_.try_emplace(variable, kFalse);
+  if (is_new) entry->second = AddNode({.variable = variable});
+  return entry->second;
+}
+
+void FormulaPool::AddParts(Formula part, std::vector<Formula>* parts) const {
+  const Node& node = nodes_[NodeOf(part)];
+  if (IsNegated(part) || node.variable >= 0) {
+    parts->push_back(part);
+  } else {
+    parts->insert(parts->end(), node.parts.begin(), node.parts.end());
+  }
+}
+
+bool FormulaPool::Propagate(std::vector<Formula>* parts) {
+  const auto has = [&](Formula part) {
+    return std::binary_search(parts->begin(), parts->end(), part);
+  };
+  std::vector<Formula> result;
+  bool changes = false;
+  for (const Formula part : *parts) {
+    const Node& node = nodes_[NodeOf(part)];
+    if (!IsNegated(part) || node.variable >= 0) {
+      result.push_back(part);
+      continue;
+    }
+    // At least one of the node's parts is false.
+    if (!Take(static_cast<int64_t>(node.parts.size()))) return false;
+    std::vector<Formula> rest;
+    bool is_true = false;
+    for (const Formula inner : node.parts) {
+      is_true = is_true || has(Not(inner));
+      if (!has(inner)) rest.push_back(inner);
+    }
+    const bool is_same = rest.size() == node.parts.size();
+    changes = changes || is_true || !is_same;
+    if (is_true) continue;
+    result.push_back(is_same ? part : Not(And(std::move(rest))));
+  }
+  if (changes) *parts = std::move(result);
+  return changes;
+}
+
+Formula FormulaPool::And(std::vector<Formula> parts) {
+  std::vector<Formula> all;
+  for (const Formula part : parts) AddParts(part, &all);
+  for (bool changes = true; changes;) {
+    if (!Take(8 + 2 * static_cast<int64_t>(all.size()))) return kFalse;
+    std::sort(all.begin(), all.end());
+    all.erase(std::unique(all.begin(), all.end()), all.end());
+    for (size_t i = 0; i < all.size(); ++i) {
+      if (all[i] == kFalse) return kFalse;
+      if (i > 0 && all[i] == Not(all[i - 1])) return kFalse;
+    }
+    changes = Propagate(&all);
+    if (!changes) break;
+    parts = std::move(all);
+    all.clear();
+    for (const Formula part : parts) AddParts(part, &all);
+  }
+  if (!status_.ok()) return kFalse;
+  if (all.empty()) return kTrue;
+  if (all.size() == 1) return all.front();
+  const auto found = conjunctions_.find(all);
+  if (found != conjunctions_.end()) return found->second;
+  if (!Take(kStepsOfNode + static_cast<int64_t>(all.size()))) return kFalse;
+  const Formula formula = AddNode({.parts = all});
+  conjunctions_.emplace(std::move(all), formula);
+  return formula;
+}
+
+Formula FormulaPool::Or(std::vector<Formula> parts) {
+  for (Formula& part : parts) part = Not(part);
+  return Not(And(std::move(parts)));
+}
+
+// The formulas that no part is true, and that exactly one is.
+struct FormulaPool::Sums {
+  Formula none = kTrue;
+  Formula one = kFalse;
+};
+
+FormulaPool::Sums FormulaPool::SumOf(std::span<const Formula> parts) {
+  if (parts.empty()) return {};
+  if (parts.size() == 1) return {Not(parts[0]), parts[0]};
+  const size_t half = parts.size() / 2;
+  const Sums a = SumOf(parts.first(half));
+  const Sums b = SumOf(parts.subspan(half));
+  return {And({a.none, b.none}),
+          Or({And({a.one, b.none}), And({a.none, b.one})})};
+}
+
+Formula FormulaPool::ExactlyOne(std::span<const Formula> parts) {
+  return SumOf(parts).one;
+}
+
+Formula FormulaPool::Substitute(Formula formula,
+                                absl::FunctionRef<Formula(int32_t)> value) {
+  std::unordered_map<int32_t, Formula> results;
+  const auto visit = [&](auto& self, Formula f) -> Formula {
+    const int32_t node = NodeOf(f);
+    const auto found = results.find(node);
+    Formula result = kFalse;
+    if (found != results.end()) {
+      result = found->second;
+    } else if (nodes_[node].variable >= 0) {
+      result = value(nodes_[node].variable);
+      results.emplace(node, result);
+    } else {
+      std::vector<Formula> parts = nodes_[node].parts;
+      if (!Take(8 + 2 * static_cast<int64_t>(parts.size()))) return kFalse;
+      for (Formula& part : parts) {
+        part = self(self, part);
+        if (part == kFalse) break;
+      }
+      result = std::find(parts.begin(), parts.end(), kFalse) != parts.end()
+                   ? kFalse
+                   : And(std::move(parts));
+      results.emplace(node, result);
+    }
+    return IsNegated(f) ? Not(result) : result;
+  };
+  return visit(visit, formula);
+}
+
+Truth FormulaPool::Evaluate(Formula formula,
+                            absl::FunctionRef<Truth(int32_t)> value) {
+  ++stamp_;
+  results_.resize(nodes_.size());
+  const auto visit = [&](auto& self, Formula f) -> Truth {
+    auto& [stamp, truth] = results_[NodeOf(f)];
+    if (stamp != stamp_) {
+      const Node& node = nodes_[NodeOf(f)];
+      stamp = stamp_;
+      truth = node.variable >= 0 ? value(node.variable) : Truth::kTrue;
+      for (const Formula part : node.parts) {
+        const Truth inner = self(self, part);
+        if (inner == Truth::kTrue) continue;
+        truth = inner;
+        if (inner == Truth::kFalse) break;
+      }
+    }
+    if (!IsNegated(f) || truth == Truth::kUnknown) return truth;
+    return truth == Truth::kTrue ? Truth::kFalse : Truth::kTrue;
+  };
+  return visit(visit, formula);
+}
+
+std::vector<int32_t> FormulaPool::VariablesOf(Formula formula) const {
+  std::set<int32_t> variables;
+  ForEachPolarity(formula,
+                  [&](int32_t variable, bool) { variables.insert(variable); });
+  return {variables.begin(), variables.end()};
+}
+
+void FormulaPool::ForEachPolarity(
+    Formula formula, absl::FunctionRef<void(int32_t, bool)> visit) const {
+  std::set<Formula> seen = {formula};
+  std::vector<Formula> queue = {formula};
+  while (!queue.empty()) {
+    const Formula f = queue.back();
+    queue.pop_back();
+    const Node& node = nodes_[NodeOf(f)];
+    if (node.variable >= 0) visit(node.variable, !IsNegated(f));
+    for (const Formula part : node.parts) {
+      const Formula inner = IsNegated(f) ? Not(part) : part;
+      if (seen.insert(inner).second) queue.push_back(inner);
+    }
+  }
+}
+
+}  // namespace espalier

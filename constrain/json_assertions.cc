@@ -1,0 +1,137 @@
+#include "constrain/json_assertions.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+#include <utility>
+
+#include "base/check.h"
+#include "base/status.h"
+#include "constrain/automaton_algebra.h"
+#include "constrain/choice_language.h"
+#include "constrain/json_number_language.h"
+#include "constrain/json_string_language.h"
+
+namespace espalier {
+
+Formula JsonAssertions::Add(const JsonAssertion& assertion) {
+  const auto [entry, is_new] =
+      variables_.try_emplace(assertion, static_cast<int32_t>(all_.size()));
+  if (is_new) all_.push_back(assertion);
+  return pool_.Variable(entry->second);
+}
+
+Formula JsonAssertions::ForType(Formula formula, JsonType type) {
+  return pool_.Substitute(formula, [&](int32_t variable) {
+    const JsonAssertion& assertion = Of(variable);
+    if (assertion.kind != Kind::kType) return pool_.Variable(variable);
+    return assertion.index == static_cast<int64_t>(type) ? FormulaPool::kTrue
+                                                         : FormulaPool::kFalse;
+  });
+}
+
+absl::StatusOr<Formula> JsonAssertions::AddLanguage(
+    Kind kind, std::string name,
+    absl::FunctionRef<absl::StatusOr<ByteAutomaton>()> make, bool is_complete) {
+  const auto found = language_ids_.find(name);
+  if (found != language_ids_.end()) {
+    return Add({.kind = kind, .index = found->second});
+  }
+  ASSIGN_OR_RETURN(ByteAutomaton automaton, make());
+  const auto index = static_cast<int64_t>(languages_.size());
+  languages_.push_back({.automaton = std::move(automaton),
+                        .is_complete = is_complete,
+                        .name = name});
+  language_ids_.emplace(std::move(name), index);
+  return Add({.kind = kind, .index = index});
+}
+
+absl::StatusOr<Formula> JsonAssertions::AddTexts(
+    Kind kind, std::vector<std::string> texts) {
+  if (texts.empty()) return FormulaPool::kFalse;
+  std::sort(texts.begin(), texts.end());
+  texts.erase(std::unique(texts.begin(), texts.end()), texts.end());
+  std::string name = kind == Kind::kString ? "strings" : "numbers";
+  for (const std::string& text : texts) {
+    name += Concat(":", text.size(), ":");
+    name += text;
+  }
+  return AddLanguage(kind, std::move(name),
+                     [&] { return CompileChoice(texts, budget_); });
+}
+
+absl::StatusOr<const ByteAutomaton*> JsonAssertions::Combine(
+    Formula formula, const ByteAutomaton& universe, Languages* known) {
+  const auto found = known->find(formula);
+  if (found != known->end()) {
+    return found->second ? &*found->second : nullptr;
+  }
+  const Language* incomplete = nullptr;
+  pool_.ForEachPolarity(formula, [&](int32_t variable, bool is_positive) {
+    const Language& language = languages_[Of(variable).index];
+    if (!is_positive && !language.is_complete) incomplete = &language;
+  });
+  if (incomplete != nullptr) {
+    return InvalidArgument(incomplete->name,
+                           " is enforced by a part of its strings, so that ",
+                           "other strings cannot be told from it");
+  }
+  const std::vector<int32_t> variables = pool_.VariablesOf(formula);
+  std::vector<const ByteAutomaton*> automata;
+  for (const int32_t variable : variables) {
+    automata.push_back(&languages_[Of(variable).index].automaton);
+  }
+  const auto decide = [&](std::span<const Truth> truths) {
+    return pool_.Evaluate(formula, [&](int32_t variable) {
+      const auto at =
+          std::lower_bound(variables.begin(), variables.end(), variable);
+      return truths[at - variables.begin()];
+    });
+  };
+  ASSIGN_OR_RETURN(std::optional<ByteAutomaton> automaton,
+                   CombineAutomata(universe, automata, decide, budget_));
+  const auto entry = known->emplace(formula, std::move(automaton)).first;
+  return entry->second ? &*entry->second : nullptr;
+}
+
+absl::StatusOr<const ByteAutomaton*> JsonAssertions::Strings(Formula formula) {
+  if (formula == FormulaPool::kFalse) return nullptr;
+  if (!any_string_) {
+    ASSIGN_OR_RETURN(any_string_, StringsOfLength(0, std::nullopt, budget_));
+  }
+  if (formula == FormulaPool::kTrue) return &*any_string_;
+  return Combine(formula, *any_string_, &strings_);
+}
+
+absl::StatusOr<const ByteAutomaton*> JsonAssertions::Numbers(Formula formula) {
+  if (formula == FormulaPool::kFalse) return nullptr;
+  if (formula == FormulaPool::kTrue) {
+    if (!any_number_) {
+      ASSIGN_OR_RETURN(any_number_, AnyNumbers(budget_));
+    }
+    return &*any_number_;
+  }
+  if (!canonical_number_) {
+    ASSIGN_OR_RETURN(canonical_number_, CanonicalNumbers(budget_));
+  }
+  return Combine(formula, *canonical_number_, &numbers_);
+}
+
+bool JsonAssertions::HasString(Formula formula, std::string_view string) {
+  return pool_.Evaluate(formula, [&](int32_t variable) {
+    const Language& language = languages_[Of(variable).index];
+    return language.automaton.Match(string).in_language ? Truth::kTrue
+                                                        : Truth::kFalse;
+  }) == Truth::kTrue;
+}
+
+int64_t JsonAssertions::AddKey(std::string_view key) {
+  const auto found = key_ids_.find(key);
+  if (found != key_ids_.end()) return found->second;
+  const auto entry =
+      key_ids_.emplace(key, static_cast<int64_t>(keys_.size())).first;
+  keys_.push_back(&entry->first);
+  return entry->second;
+}
+
+}  // namespace espalier

@@ -1,0 +1,406 @@
+#include "constrain/json_schema.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+#include "constrain/automaton_algebra.h"
+#include "constrain/byte_nfa.h"
+#include "constrain/json_assertions.h"
+#include "constrain/json_machine.h"
+#include "constrain/json_schema_reader.h"
+#include "constrain/json_string_language.h"
+
+namespace espalier {
+namespace {
+
+// Values may nest so deep; each level is one of recursion.
+constexpr int kMaxNesting = 100;
+
+using NfaState = ByteNfa::State;
+
+// Makes automata of shapes.
+class JsonSchemaCompiler {
+ public:
+  JsonSchemaCompiler(JsonSchemaDocument* document, CompileBudget* budget,
+                     const JsonSchemaOptions& options)
+      : document_(*document),
+        budget_(*budget),
+        options_(options),
+        assertions_(budget),
+        reader_(document, &assertions_),
+        builder_(&reader_, &assertions_) {}
+
+  absl::StatusOr<ByteAutomaton> Compile() {
+    const Formula root = assertions_.Schema(JsonSchemaDocument::kRoot);
+    RETURN_IF_ERROR(Explore(root, 0));
+    const absl::StatusOr<bool> has_value = HasValue({root, options_.max_depth});
+    if (!has_value.ok()) return At(root, has_value.status());
+    if (!*has_value) {
+      return InvalidArgument("#: no JSON value satisfies the schema");
+    }
+    absl::StatusOr<ByteAutomaton> automaton =
+        MakeAutomaton({root, options_.max_depth});
+    if (!automaton.ok()) return At(root, automaton.status());
+    return automaton;
+  }
+
+ private:
+  // A formula, and its place in the graph of the formulas of values and of
+  // values inside.
+  struct Node {
+    JsonShape shape;
+    int number = 0;  // in the order of a depth-first search
+    int lowest = 0;  // number that a cycle leads to
+    int cycle = -1;  // formulas that lead to one another have one
+    bool is_on_path = false;
+    int num_uses = 0;                  // edges that lead to it
+    std::set<Formula> ancestors = {};  // values that lead back to these
+  };
+  // Values of a formula that nest so many levels more within its cycle.
+  using Values = std::pair<Formula, int>;
+  // The empty language is null.
+  using Language = std::shared_ptr<const AutomatonRanges>;
+
+  // Adds where an error is, unless it says so.
+  absl::Status At(Formula formula, const absl::Status& status) const {
+    if (Message(status).starts_with("#")) return status;
+    const std::vector<int32_t> variables = pool_.VariablesOf(formula);
+    const std::string& pointer =
+        variables.empty()
+            ? document_.PointerOf(JsonSchemaDocument::kRoot)
+            : document_.PointerOf(static_cast<JsonSchemaDocument::Id>(
+                  assertions_.Of(variables.front()).index));
+    return Annotate(status, pointer);
+  }
+
+  // Makes the shapes of a formula and of those of the values inside, and finds
+  // cycles (Tarjan, Depth-first search and linear graph algorithms, SIAM
+  // Journal on Computing 1(2), 1972).
+  absl::Status Explore(Formula formula, int depth) {
+    if (depth > kMaxNesting) {
+      return At(formula, InvalidArgument("subschemas nest more than ",
+                                         kMaxNesting, " deep"));
+    }
+    absl::StatusOr<JsonShape> shape = builder_.Build(formula);
+    if (!shape.ok()) return At(formula, shape.status());
+    Node& node = nodes_[formula];
+    node.shape = *std::move(shape);
+    node.number = node.lowest = num_nodes_++;
+    node.is_on_path = true;
+    open_.push_back(formula);
+    for (const auto* machine : {&node.shape.array, &node.shape.object}) {
+      if (!*machine) continue;
+      for (const JsonMachine::State& state : (*machine)->states) {
+        for (const JsonMachine::Edge& edge : state.edges) {
+          RETURN_IF_ERROR(ExploreInner(edge.value, depth, &node));
+        }
+      }
+    }
+    node.is_on_path = false;
+    if (node.lowest != node.number) return absl::OkStatus();
+    while (true) {
+      const Formula inner = open_.back();
+      open_.pop_back();
+      nodes_[inner].cycle = node.number;
+      if (inner == formula) break;
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ExploreInner(Formula inner, int depth, Node* node) {
+    RETURN_IF_ERROR(budget_.Take(4));
+    const auto found = nodes_.find(inner);
+    if (found == nodes_.end()) {
+      RETURN_IF_ERROR(Explore(inner, depth + 1));
+      Node& added = nodes_[inner];
+      ++added.num_uses;
+      node->lowest = std::min(node->lowest, added.lowest);
+      return absl::OkStatus();
+    }
+    ++found->second.num_uses;
+    if (found->second.cycle >= 0) return absl::OkStatus();
+    node->lowest = std::min(node->lowest, found->second.number);
+    if (found->second.is_on_path) node->ancestors.insert(inner);
+    return absl::OkStatus();
+  }
+
+  // Returns the values of a formula inside one of `outer`; unset if they nest
+  // too deep.
+  std::optional<Values> Inside(const Values& outer, Formula inner) {
+    const Node& node = nodes_[outer.first];
+    if (nodes_[inner].cycle != node.cycle) {
+      return Values(inner, options_.max_depth);
+    }
+    if (!node.ancestors.contains(inner)) return Values(inner, outer.second);
+    if (outer.second == 0) return std::nullopt;
+    return Values(inner, outer.second - 1);
+  }
+
+  absl::StatusOr<bool> HasValue(const Values& values) {
+    const auto known = has_value_.find(values);
+    if (known != has_value_.end()) return known->second;
+    const JsonShape& shape = nodes_[values.first].shape;
+    bool has_value = shape.has_null || shape.has_false || shape.has_true;
+    if (!has_value) {
+      ASSIGN_OR_RETURN(const Language numbers, NumbersOf(shape.number));
+      has_value = numbers != nullptr;
+    }
+    if (!has_value) {
+      ASSIGN_OR_RETURN(const Language strings, StringsOf(shape.string));
+      has_value = strings != nullptr;
+    }
+    for (const auto* machine : {&shape.array, &shape.object}) {
+      if (has_value || !*machine) continue;
+      ASSIGN_OR_RETURN(has_value, ReachesEnd(**machine, values));
+    }
+    has_value_.emplace(values, has_value);
+    return has_value;
+  }
+
+  // True if some array or object of a machine exists.
+  absl::StatusOr<bool> ReachesEnd(const JsonMachine& machine,
+                                  const Values& values) {
+    std::vector<int> queue = {0};
+    std::vector<uint8_t> seen(machine.states.size(), 0);
+    while (!queue.empty()) {
+      const int number = queue.back();
+      queue.pop_back();
+      if (number < 0 || seen[number] != 0) continue;
+      seen[number] = 1;
+      const JsonMachine::State& state = machine.states[number];
+      if (state.accepts) return true;
+      queue.push_back(state.skip);
+      for (const JsonMachine::Edge& edge : state.edges) {
+        RETURN_IF_ERROR(budget_.Take(1));
+        if (seen[edge.to] != 0) continue;
+        const std::optional<Values> inner = Inside(values, edge.value);
+        if (!inner) continue;
+        const absl::StatusOr<bool> has_value = HasValue(*inner);
+        if (!has_value.ok()) return At(inner->first, has_value.status());
+        if (*has_value) queue.push_back(edge.to);
+      }
+    }
+    return false;
+  }
+
+  // REQUIRES: there is a value.
+  absl::StatusOr<ByteAutomaton> MakeAutomaton(const Values& values) {
+    ByteNfa nfa(&budget_);
+    ASSIGN_OR_RETURN(const NfaState start, nfa.AddState());
+    ASSIGN_OR_RETURN(const NfaState end, nfa.AddState());
+    RETURN_IF_ERROR(AddShape(values, start, end, &nfa));
+    return std::move(nfa).Build(start, end);
+  }
+
+  absl::StatusOr<Language> MakeLanguage(const Values& values) {
+    const JsonShape& shape = nodes_[values.first].shape;
+    const bool is_string = !shape.has_null && !shape.has_false &&
+                           !shape.has_true && !shape.array && !shape.object &&
+                           shape.number == FormulaPool::kFalse;
+    if (is_string) return StringsOf(shape.string);
+    ASSIGN_OR_RETURN(const ByteAutomaton automaton, MakeAutomaton(values));
+    return RangesOf(automaton);
+  }
+
+  absl::StatusOr<Language> RangesOf(const ByteAutomaton& automaton) {
+    RETURN_IF_ERROR(budget_.Take(256 * int64_t{automaton.num_states()}));
+    return std::make_shared<const AutomatonRanges>(automaton);
+  }
+
+  // Adds the texts of values. Those of a formula that has several uses are made
+  // minimal before.
+  absl::Status AddValues(const Values& values, NfaState from, NfaState to,
+                         ByteNfa* nfa) {
+    const Node& node = nodes_[values.first];
+    if (node.num_uses < 2) return AddShape(values, from, to, nfa);
+    auto known = languages_.find(values);
+    if (known == languages_.end()) {
+      ASSIGN_OR_RETURN(Language language, MakeLanguage(values));
+      known = languages_.emplace(values, std::move(language)).first;
+    }
+    return AddAutomaton(*known->second, from, to, nfa);
+  }
+
+  absl::Status AddShape(const Values& values, NfaState from, NfaState to,
+                        ByteNfa* nfa) {
+    const JsonShape& shape = nodes_[values.first].shape;
+    if (shape.has_null) RETURN_IF_ERROR(AddText("null", from, to, nfa));
+    if (shape.has_false) RETURN_IF_ERROR(AddText("false", from, to, nfa));
+    if (shape.has_true) RETURN_IF_ERROR(AddText("true", from, to, nfa));
+    ASSIGN_OR_RETURN(const Language numbers, NumbersOf(shape.number));
+    if (numbers != nullptr) {
+      RETURN_IF_ERROR(AddAutomaton(*numbers, from, to, nfa));
+    }
+    ASSIGN_OR_RETURN(const Language strings, StringsOf(shape.string));
+    if (strings != nullptr) {
+      RETURN_IF_ERROR(AddAutomaton(*strings, from, to, nfa));
+    }
+    if (shape.array) {
+      RETURN_IF_ERROR(AddMachine(*shape.array, "[]", values, from, to, nfa));
+    }
+    if (shape.object) {
+      RETURN_IF_ERROR(AddMachine(*shape.object, "{}", values, from, to, nfa));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<Language> NumbersOf(Formula formula) {
+    const auto known = numbers_.find(formula);
+    if (known != numbers_.end()) return known->second;
+    ASSIGN_OR_RETURN(const ByteAutomaton* const automaton,
+                     assertions_.Numbers(formula));
+    Language language;
+    if (automaton != nullptr) {
+      ASSIGN_OR_RETURN(language, RangesOf(*automaton));
+    }
+    return numbers_.emplace(formula, language).first->second;
+  }
+
+  // Returns strings in quotes.
+  absl::StatusOr<Language> StringsOf(Formula formula) {
+    const auto known = strings_.find(formula);
+    if (known != strings_.end()) return known->second;
+    ASSIGN_OR_RETURN(const ByteAutomaton* const automaton,
+                     assertions_.Strings(formula));
+    Language language;
+    if (automaton != nullptr) {
+      ASSIGN_OR_RETURN(const ByteAutomaton quoted,
+                       QuoteStrings(*automaton, &budget_));
+      ASSIGN_OR_RETURN(language, RangesOf(quoted));
+    }
+    return strings_.emplace(formula, language).first->second;
+  }
+
+  static absl::Status AddText(std::string_view text, NfaState from, NfaState to,
+                              ByteNfa* nfa) {
+    for (size_t i = 0; i < text.size(); ++i) {
+      NfaState next = to;
+      if (i + 1 < text.size()) {
+        ASSIGN_OR_RETURN(next, nfa->AddState());
+      }
+      const auto byte = static_cast<uint8_t>(text[i]);
+      RETURN_IF_ERROR(nfa->AddBytes(from, byte, byte, next));
+      from = next;
+    }
+    return absl::OkStatus();
+  }
+
+  // Adds a "," or ":", and the space that may follow it.
+  absl::Status AddSeparator(char separator, NfaState from, NfaState to,
+                            ByteNfa* nfa) {
+    RETURN_IF_ERROR(AddText(std::string_view(&separator, 1), from, to, nfa));
+    if (!options_.has_spaces) return absl::OkStatus();
+    ASSIGN_OR_RETURN(const NfaState space, nfa->AddState());
+    RETURN_IF_ERROR(AddText(std::string_view(&separator, 1), from, space, nfa));
+    return AddText(" ", space, to, nfa);
+  }
+
+  // The states of an automaton for a state of a machine.
+  struct States {
+    NfaState first;   // before the first item or member
+    NfaState before;  // after a "," before the next
+    NfaState after;   // after one
+  };
+
+  // `brackets` are the first byte and the last one.
+  absl::Status AddMachine(const JsonMachine& machine, std::string_view brackets,
+                          const Values& values, NfaState start, NfaState end,
+                          ByteNfa* nfa) {
+    std::vector<States> states(machine.states.size());
+    for (States& state : states) {
+      for (NfaState* const one : {&state.first, &state.before, &state.after}) {
+        ASSIGN_OR_RETURN(*one, nfa->AddState());
+      }
+    }
+    RETURN_IF_ERROR(
+        AddText(brackets.substr(0, 1), start, states[0].first, nfa));
+    for (size_t i = 0; i < states.size(); ++i) {
+      const JsonMachine::State& state = machine.states[i];
+      RETURN_IF_ERROR(nfa->AddEmpty(states[i].first, states[i].before));
+      RETURN_IF_ERROR(
+          AddSeparator(',', states[i].after, states[i].before, nfa));
+      if (state.accepts) {
+        RETURN_IF_ERROR(AddText(brackets.substr(1), states[i].first, end, nfa));
+        RETURN_IF_ERROR(AddText(brackets.substr(1), states[i].after, end, nfa));
+      }
+      if (state.skip >= 0) {
+        const States& skip = states[state.skip];
+        RETURN_IF_ERROR(nfa->AddEmpty(states[i].first, skip.first));
+        RETURN_IF_ERROR(nfa->AddEmpty(states[i].after, skip.after));
+      }
+      for (const JsonMachine::Edge& edge : state.edges) {
+        RETURN_IF_ERROR(AddEdge(edge, values, states[i].before,
+                                states[edge.to].after, nfa));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status AddEdge(const JsonMachine::Edge& edge, const Values& outer,
+                       NfaState from, NfaState to, ByteNfa* nfa) {
+    const std::optional<Values> values = Inside(outer, edge.value);
+    if (!values) return absl::OkStatus();
+    const absl::StatusOr<bool> has_value = HasValue(*values);
+    if (!has_value.ok()) return At(values->first, has_value.status());
+    if (!*has_value) return absl::OkStatus();
+    if (edge.key || edge.keys != FormulaPool::kFalse) {
+      ASSIGN_OR_RETURN(const NfaState colon, nfa->AddState());
+      ASSIGN_OR_RETURN(const NfaState begin, nfa->AddState());
+      if (edge.key) {
+        RETURN_IF_ERROR(AddText(QuoteString(assertions_.KeyOf(*edge.key)), from,
+                                colon, nfa));
+      } else {
+        ASSIGN_OR_RETURN(const Language keys, StringsOf(edge.keys));
+        RETURN_IF_ERROR(AddAutomaton(*keys, from, colon, nfa));
+      }
+      RETURN_IF_ERROR(AddSeparator(':', colon, begin, nfa));
+      from = begin;
+    }
+    const absl::Status status = AddValues(*values, from, to, nfa);
+    return status.ok() ? status : At(values->first, status);
+  }
+
+  JsonSchemaDocument& document_;
+  CompileBudget& budget_;
+  const JsonSchemaOptions& options_;
+  JsonAssertions assertions_;
+  const FormulaPool& pool_ = assertions_.pool();
+  JsonSchemaReader reader_;
+  JsonShapeBuilder builder_;
+  std::map<Formula, Node> nodes_;
+  std::vector<Formula> open_;  // whose cycles are not known yet
+  int num_nodes_ = 0;
+  std::map<Values, bool> has_value_;
+  std::map<Values, Language> languages_;
+  std::map<Formula, Language> numbers_;
+  std::map<Formula, Language> strings_;
+};
+
+}  // namespace
+
+absl::StatusOr<ByteAutomaton> CompileJsonSchema(
+    json::value schema, const JsonSchemaOptions& options,
+    const CompileLimits& limits) {
+  CompileBudget budget(limits);
+  ASSIGN_OR_RETURN(
+      const std::unique_ptr<JsonSchemaDocument> document,
+      JsonSchemaDocument::Make(std::move(schema), options.draft, &budget));
+  return JsonSchemaCompiler(document.get(), &budget, options).Compile();
+}
+
+absl::StatusOr<ByteAutomaton> CompileJsonSchema(
+    std::string_view schema, const JsonSchemaOptions& options,
+    const CompileLimits& limits) {
+  ASSIGN_OR_RETURN(json::value value, ParseJson(schema));
+  return CompileJsonSchema(std::move(value), options, limits);
+}
+
+}  // namespace espalier

@@ -1,0 +1,56 @@
+// CompileJsonSchema: the JSON texts of the values that satisfy a JSON Schema,
+// of draft 2020-12 or 7, as an automaton.
+//
+//   ASSIGN_OR_RETURN(const ByteAutomaton points,
+//                    CompileJsonSchema(R"({"type": "array", "maxItems": 2,
+//                                          "items": {"type": "integer"}})"));
+//
+// Each text of the language satisfies the schema. Not each value that does has
+// a text: a value is written in one way, except for spaces.
+//
+// - Objects have the keys that the schema names in its order, then others. No
+//   named key comes twice.
+// - After "," and ":" one space may follow, if the options say so.
+// - Strings are written in one way (json_string_language.h), and so are
+//   numbers where the schema says more than "number": no exponent, no zero
+//   that could go, so that 1.0 is 1.
+// - Values of a schema that refers to itself, such as the one of any value,
+//   {}, nest at most `max_depth` levels beyond the first.
+// - Some formats are enforced by a part of their strings (json_format.h).
+//
+// Subschemas are boolean formulas of assertions about a value (json_machine.h),
+// from which the automaton is made, so that a complement is one of values, not
+// of texts: these rules leave out texts and add none.
+//
+// Thread safety: functions without state.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "base/json.h"
+#include "constrain/byte_automaton.h"
+#include "constrain/compile_budget.h"
+#include "constrain/json_schema_document.h"
+
+namespace espalier {
+
+struct JsonSchemaOptions {
+  // The draft of a schema without "$schema".
+  JsonSchemaDraft draft = JsonSchemaDraft::k2020_12;
+  bool has_spaces = true;
+  int max_depth = 3;
+};
+
+// Errors: kInvalidArgument with the JSON pointer of the keyword that cannot be
+// enforced, or of the subschema that exceeds `limits`; or if no value satisfies
+// the schema.
+absl::StatusOr<ByteAutomaton> CompileJsonSchema(
+    json::value schema, const JsonSchemaOptions& options = {},
+    const CompileLimits& limits = {});
+absl::StatusOr<ByteAutomaton> CompileJsonSchema(
+    std::string_view schema, const JsonSchemaOptions& options = {},
+    const CompileLimits& limits = {});
+
+}  // namespace espalier

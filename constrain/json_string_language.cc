@@ -1,0 +1,219 @@
+#include "constrain/json_string_language.h"
+
+#include <array>
+#include <cstddef>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+#include "constrain/automaton_builder.h"
+#include "constrain/byte_nfa.h"
+#include "constrain/dfa_edges.h"
+
+namespace espalier {
+namespace {
+
+// States of well-formed UTF-8: between code points, before 1 to 3 more bytes of
+// the form 10xxxxxx, and before the second byte after a first one that limits
+// it.
+enum Utf8State : int32_t {
+  kBetween,
+  kOneMore,
+  kTwoMore,
+  kThreeMore,
+  kAfterE0,
+  kAfterEd,
+  kAfterF0,
+  kAfterF4,
+};
+constexpr int32_t kNumUtf8States = 8;
+
+// A transition for bytes from `first` to the next row's.
+struct Utf8Edge {
+  Utf8State from;
+  uint8_t first;
+  uint8_t last;
+  Utf8State to;
+};
+constexpr std::array<Utf8Edge, 16> kUtf8Edges = {{
+    {kBetween, 0x00, 0x7F, kBetween},
+    {kBetween, 0xC2, 0xDF, kOneMore},
+    {kBetween, 0xE0, 0xE0, kAfterE0},
+    {kBetween, 0xE1, 0xEC, kTwoMore},
+    {kBetween, 0xED, 0xED, kAfterEd},
+    {kBetween, 0xEE, 0xEF, kTwoMore},
+    {kBetween, 0xF0, 0xF0, kAfterF0},
+    {kBetween, 0xF1, 0xF3, kThreeMore},
+    {kBetween, 0xF4, 0xF4, kAfterF4},
+    {kOneMore, 0x80, 0xBF, kBetween},
+    {kTwoMore, 0x80, 0xBF, kOneMore},
+    {kThreeMore, 0x80, 0xBF, kTwoMore},
+    {kAfterE0, 0xA0, 0xBF, kOneMore},
+    {kAfterEd, 0x80, 0x9F, kOneMore},
+    {kAfterF0, 0x90, 0xBF, kTwoMore},
+    {kAfterF4, 0x80, 0x8F, kTwoMore},
+}};
+// Bytes at which a class begins.
+constexpr std::array<int, 16> kUtf8Classes = {
+    0x00, 0x80, 0x90, 0xA0, 0xC0, 0xC2, 0xE0,  0xE1,
+    0xED, 0xEE, 0xF0, 0xF1, 0xF4, 0xF5, 0x100, 0x100};
+constexpr int kNumUtf8Classes = 14;
+
+constexpr std::string_view kHexDigits = "0123456789abcdef";
+
+// Returns the letter of a short escape; 0 if the byte has none.
+char EscapeLetter(uint8_t byte) {
+  switch (byte) {
+    case '"':
+    case '\\':
+      return static_cast<char>(byte);
+    case '\b':
+      return 'b';
+    case '\f':
+      return 'f';
+    case '\n':
+      return 'n';
+    case '\r':
+      return 'r';
+    case '\t':
+      return 't';
+    default:
+      return 0;
+  }
+}
+
+// Returns the text of a byte within a JSON string.
+std::string Escaped(uint8_t byte) {
+  if (const char letter = EscapeLetter(byte); letter != 0) {
+    return {'\\', letter};
+  }
+  if (byte >= ' ') return {static_cast<char>(byte)};
+  return {'\\', 'u', '0', '0', kHexDigits[byte >> 4], kHexDigits[byte & 15]};
+}
+
+bool IsEscaped(int byte) { return byte < ' ' || byte == '"' || byte == '\\'; }
+
+// Adds the bytes of a string's automaton as they are in JSON.
+class StringQuoter {
+ public:
+  StringQuoter(const ByteAutomaton& strings, ByteNfa* nfa)
+      : strings_(strings), nfa_(*nfa), states_(strings.num_states()) {}
+
+  absl::Status Add(ByteNfa::State start, ByteNfa::State end) {
+    for (ByteNfa::State& state : states_) {
+      ASSIGN_OR_RETURN(state, nfa_.AddState());
+    }
+    RETURN_IF_ERROR(
+        nfa_.AddBytes(start, '"', '"', states_[ByteAutomaton::kStart]));
+    for (int32_t s = 0; s < strings_.num_states(); ++s) {
+      RETURN_IF_ERROR(AddPlainBytes(s));
+      RETURN_IF_ERROR(AddEscapes(s));
+      if (!strings_.accepts(s)) continue;
+      RETURN_IF_ERROR(nfa_.AddBytes(states_[s], '"', '"', end));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  // Adds runs of bytes that are not escaped.
+  absl::Status AddPlainBytes(int32_t state) {
+    int first = 0;
+    int32_t run_to = ByteAutomaton::kNone;
+    for (int byte = 0; byte <= 256; ++byte) {
+      const int32_t to = byte == 256 || IsEscaped(byte)
+                             ? ByteAutomaton::kNone
+                             : strings_.Next(state, static_cast<uint8_t>(byte));
+      if (to == run_to) continue;
+      if (run_to != ByteAutomaton::kNone) {
+        RETURN_IF_ERROR(
+            nfa_.AddBytes(states_[state], static_cast<uint8_t>(first),
+                          static_cast<uint8_t>(byte - 1), states_[run_to]));
+      }
+      first = byte;
+      run_to = to;
+    }
+    return absl::OkStatus();
+  }
+
+  // Adds the escapes of a state as a tree: they differ in the last byte.
+  absl::Status AddEscapes(int32_t state) {
+    std::map<std::string, ByteNfa::State> begins = {{"", states_[state]}};
+    for (int byte = 0; byte < 128; ++byte) {
+      if (!IsEscaped(byte)) continue;
+      const int32_t to = strings_.Next(state, static_cast<uint8_t>(byte));
+      if (to == ByteAutomaton::kNone) continue;
+      const std::string text = Escaped(static_cast<uint8_t>(byte));
+      for (size_t length = 1; length < text.size(); ++length) {
+        const auto [entry, is_new] =
+            begins.try_emplace(text.substr(0, length), 0);
+        if (!is_new) continue;
+        ASSIGN_OR_RETURN(entry->second, nfa_.AddState());
+        const auto last = static_cast<uint8_t>(text[length - 1]);
+        RETURN_IF_ERROR(nfa_.AddBytes(begins[text.substr(0, length - 1)], last,
+                                      last, entry->second));
+      }
+      const auto last = static_cast<uint8_t>(text.back());
+      RETURN_IF_ERROR(nfa_.AddBytes(begins[text.substr(0, text.size() - 1)],
+                                    last, last, states_[to]));
+    }
+    return absl::OkStatus();
+  }
+
+  const ByteAutomaton& strings_;
+  ByteNfa& nfa_;
+  std::vector<ByteNfa::State> states_;  // by the string's state
+};
+
+}  // namespace
+
+absl::StatusOr<ByteAutomaton> StringsOfLength(int64_t min_length,
+                                              std::optional<int64_t> max_length,
+                                              CompileBudget* budget) {
+  const int64_t num_counts = 1 + max_length.value_or(min_length);
+  RETURN_IF_ERROR(budget->CheckStates(num_counts * (max_length ? 7 : 1)));
+  RETURN_IF_ERROR(
+      budget->Take(num_counts * static_cast<int64_t>(kUtf8Edges.size())));
+  DfaEdges dfa = {.num_classes = kNumUtf8Classes};
+  for (int c = 0; c < kNumUtf8Classes; ++c) {
+    for (int byte = kUtf8Classes[c]; byte < kUtf8Classes[c + 1]; ++byte) {
+      dfa.classes[byte] = static_cast<uint8_t>(c);
+    }
+  }
+  dfa.accepts.assign(num_counts * kNumUtf8States, 0);
+  for (int64_t count = 0; count < num_counts; ++count) {
+    const bool is_last = count + 1 == num_counts;
+    const auto first_state = static_cast<int32_t>(count * kNumUtf8States);
+    dfa.accepts[first_state] = count >= min_length ? 1 : 0;
+    if (is_last && max_length) continue;
+    for (const Utf8Edge& edge : kUtf8Edges) {
+      const bool counts = edge.to == kBetween && !is_last;
+      const int32_t to = first_state + edge.to + (counts ? kNumUtf8States : 0);
+      for (int c = 0; c < kNumUtf8Classes; ++c) {
+        if (kUtf8Classes[c] < edge.first || kUtf8Classes[c] > edge.last) {
+          continue;
+        }
+        dfa.edges.push_back({first_state + edge.from, c, to});
+      }
+    }
+  }
+  return BuildAutomaton(std::move(dfa), budget);
+}
+
+absl::StatusOr<ByteAutomaton> QuoteStrings(const ByteAutomaton& strings,
+                                           CompileBudget* budget) {
+  ByteNfa nfa(budget);
+  ASSIGN_OR_RETURN(const ByteNfa::State start, nfa.AddState());
+  ASSIGN_OR_RETURN(const ByteNfa::State end, nfa.AddState());
+  RETURN_IF_ERROR(budget->Take(256 * int64_t{strings.num_states()}));
+  RETURN_IF_ERROR(StringQuoter(strings, &nfa).Add(start, end));
+  return std::move(nfa).Build(start, end);
+}
+
+std::string QuoteString(std::string_view string) {
+  std::string quoted = "\"";
+  for (const char c : string) quoted += Escaped(static_cast<uint8_t>(c));
+  return quoted + "\"";
+}
+
+}  // namespace espalier

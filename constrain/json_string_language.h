@@ -1,0 +1,33 @@
+// Languages of strings, and their texts in JSON.
+//
+// Thread safety: functions without state.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "constrain/byte_automaton.h"
+#include "constrain/compile_budget.h"
+
+namespace espalier {
+
+// Strings of at least `min_length` code points, in UTF-8, and at most
+// `max_length`; unset: of any number.
+// REQUIRES: 0 <= min_length <= *max_length.
+// Errors: kInvalidArgument if they need too many states.
+absl::StatusOr<ByteAutomaton> StringsOfLength(int64_t min_length,
+                                              std::optional<int64_t> max_length,
+                                              CompileBudget* budget);
+
+// Returns the texts of strings in JSON. A string has one text: '"' and '\' are
+// escaped by a '\', control characters as \b, \f, \n, \r, \t or \u001f, and
+// nothing else.
+// Errors: kInvalidArgument if the budget is spent.
+absl::StatusOr<ByteAutomaton> QuoteStrings(const ByteAutomaton& strings,
+                                           CompileBudget* budget);
+std::string QuoteString(std::string_view string);
+
+}  // namespace espalier

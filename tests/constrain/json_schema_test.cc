@@ -1,0 +1,299 @@
+#include "constrain/json_schema.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cctype>
+#include <random>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/json.h"
+#include "base/status.h"
+#include "constrain/sample_text.h"
+#include "tests/constrain/json_evaluator.h"
+#include "tests/constrain/json_texts.h"
+#include "tests/constrain/random_schemas.h"
+#include "tests/few_cases.h"
+#include "tests/status_matchers.h"
+
+namespace espalier {
+namespace {
+
+using ::espalier::testing::AcceptsValue;
+using ::espalier::testing::Cases;
+using ::espalier::testing::RandomSchema;
+using ::espalier::testing::RandomValue;
+using ::espalier::testing::Satisfies;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+ByteAutomaton CompiledSchema(const std::string& schema,
+                             const JsonSchemaOptions& options = {}) {
+  auto automaton = CompileJsonSchema(schema, options);
+  EXPECT_TRUE(automaton.ok()) << schema << automaton.status();
+  return *std::move(automaton);
+}
+
+bool Accepts(const std::string& schema, std::string_view text) {
+  return CompiledSchema(schema).Match(text).in_language;
+}
+
+std::string ErrorOf(const std::string& schema,
+                    const CompileLimits& limits = {}) {
+  const auto automaton = CompileJsonSchema(schema, {}, limits);
+  return automaton.ok() ? "" : Message(automaton.status());
+}
+
+// A double may not keep more digits, so that its value is another one.
+bool HasLongNumber(std::string_view text) {
+  int num_digits = 0;
+  for (const char c : text) {
+    const bool is_digit = std::isdigit(static_cast<unsigned char>(c)) != 0;
+    if (c != '.') num_digits = is_digit ? num_digits + 1 : 0;
+    if (num_digits > 15) return true;
+  }
+  return false;
+}
+
+TEST(JsonSchemaTest, KeysComeInTheOrderOfTheSchemaAndOnce) {
+  const std::string schema =
+      R"({"type": "object", "properties": {"b": {}, "a": {"type": "null"}}})";
+  EXPECT_TRUE(Accepts(schema, R"({"b": 1, "a": null})"));
+  EXPECT_TRUE(Accepts(schema, R"({"b":1,"a":null,"c":2})"));
+  EXPECT_TRUE(Accepts(schema, R"({"c":2})"));
+  EXPECT_FALSE(Accepts(schema, R"({"a": null, "b": 1})"));
+  EXPECT_FALSE(Accepts(schema, R"({"b": 1, "b": 1})"));
+  EXPECT_FALSE(Accepts(schema, R"({"c": 1, "b": 1})"));
+  EXPECT_FALSE(Accepts(schema, R"({"a": 1})"));
+}
+
+TEST(JsonSchemaTest, SpacesAreBounded) {
+  const std::string schema = R"({"type": "array", "items": {"enum": [1]}})";
+  EXPECT_TRUE(Accepts(schema, "[1,1, 1]"));
+  EXPECT_FALSE(Accepts(schema, "[1,  1]"));
+  EXPECT_FALSE(Accepts(schema, "[ 1]"));
+  EXPECT_FALSE(Accepts(schema, "[1 ,1]"));
+  const ByteAutomaton compact = CompiledSchema(schema, {.has_spaces = false});
+  EXPECT_TRUE(compact.Match("[1,1]").in_language);
+  EXPECT_FALSE(compact.Match("[1, 1]").in_language);
+}
+
+TEST(JsonSchemaTest, StringsHaveOneSpelling) {
+  const std::string schema = R"({"type": "string"})";
+  EXPECT_TRUE(Accepts(schema, R"("a/\"\\\b\f\n\r\t\u0000\u001f")"));
+  EXPECT_TRUE(Accepts(schema, "\"\xC3\xA9\xF0\x9F\x99\x82\""));
+  EXPECT_FALSE(Accepts(schema, R"("\u0041")"));
+  EXPECT_FALSE(Accepts(schema, R"("\/")"));
+  EXPECT_FALSE(Accepts(schema, "\"\n\""));
+  EXPECT_FALSE(Accepts(schema, R"("\u000A")"));
+  EXPECT_FALSE(Accepts(schema, "\"\xED\xA0\x80\""));  // a surrogate
+}
+
+TEST(JsonSchemaTest, NumbersAreCanonicalWhereTheirValuesCount) {
+  EXPECT_TRUE(Accepts(R"({"type": "number"})", "-1.50e+3"));
+  EXPECT_FALSE(Accepts(R"({"type": "number"})", "01"));
+  EXPECT_TRUE(Accepts(R"({"minimum": 1.5})", "1.5"));
+  EXPECT_FALSE(Accepts(R"({"minimum": 1.5})", "1.50"));
+  EXPECT_FALSE(Accepts(R"({"minimum": 1.5})", "15e-1"));
+  EXPECT_FALSE(Accepts(R"({"minimum": 1.5})", "1.4"));
+  EXPECT_TRUE(Accepts(R"({"type": "integer"})", "-10"));
+  EXPECT_FALSE(Accepts(R"({"type": "integer"})", "-0"));
+  EXPECT_FALSE(Accepts(R"({"type": "integer"})", "1.0"));
+  EXPECT_FALSE(Accepts(R"({"not": {"type": "integer"}})", "1.0"));
+  EXPECT_FALSE(Accepts(R"({"not": {"type": "integer"}})", "1e1"));
+}
+
+TEST(JsonSchemaTest, ReferencesNestBoundedly) {
+  const std::string schema = R"({"type": "object", "properties": {
+      "next": {"$ref": "#"}}, "additionalProperties": false})";
+  EXPECT_TRUE(Accepts(schema, R"({"next":{"next":{"next":{}}}})"));
+  EXPECT_FALSE(Accepts(schema, R"({"next":{"next":{"next":{"next":{}}}}})"));
+  const ByteAutomaton deep = CompiledSchema(schema, {.max_depth = 4});
+  EXPECT_TRUE(
+      deep.Match(R"({"next":{"next":{"next":{"next":{}}}}})").in_language);
+  // Levels that a schema has itself are not counted.
+  EXPECT_TRUE(Accepts(R"({"items": {"items": {"items": {"items":
+                          {"items": {}}}}}})",
+                      "[[[[[[[[]]]]]]]]"));
+  EXPECT_THAT(ErrorOf(R"({"$ref": "#"})"),
+              StartsWith("#: references lead back here"));
+  EXPECT_THAT(ErrorOf(R"({"required": ["a"], "type": "object",
+                          "properties": {"a": {"$ref": "#"}}})"),
+              "#: no JSON value satisfies the schema");
+}
+
+// A parser takes one of the values of a key that comes twice.
+TEST(JsonSchemaTest, OtherKeysComeOnceWhereTheyCount) {
+  const std::string counted = R"({"type": "object", "minProperties": 2})";
+  EXPECT_TRUE(Accepts(counted, R"({"a":1,"k":2})"));
+  EXPECT_FALSE(Accepts(counted, R"({"a":1,"a":2})"));
+  const std::string some = R"({"type": "object",
+      "not": {"additionalProperties": {"type": "integer"}}})";
+  EXPECT_TRUE(Accepts(some, R"({"a":null})"));
+  EXPECT_FALSE(Accepts(some, R"({"a":null,"a":1})"));
+}
+
+TEST(JsonSchemaTest, ErrorsHaveThePointerOfAKeyword) {
+  const struct {
+    const char* schema;
+    const char* error;
+  } cases[] = {
+      {R"js({"properties": {"a/b": {"pattern": "(?=x)"}}})js",
+       "#/properties/a~1b/pattern: at byte 0: "},
+      {R"({"allOf": [{}, {"minLength": -1}]})",
+       "#/allOf/1/minLength: must be a non-negative integer, got -1"},
+      {R"({"type": "strin"})", "#/type: unknown type \"strin\""},
+      {R"({"items": {"uniqueItems": true}})", "#/items/uniqueItems: is "},
+      {R"({"$ref": "other.json"})", "#/$ref: the schema does not contain"},
+      {R"({"$ref": "#/$defs/a"})", "#/$ref: the schema has nothing at"},
+      {R"({"$schema": "http://json-schema.org/draft-04/schema#"})",
+       "#/$schema: "},
+      {R"({"dependencies": {}})", "#/dependencies: is draft 7's"},
+      {R"({"items": [{}]})", "#/items: an array is draft 7's"},
+      {R"({"multipleOf": 0})", "#/multipleOf: must be positive, got 0"},
+      {R"({"not": {"format": "email"}})", "#: the format \"email\" is "},
+      {R"({"anyOf": []})", "#/anyOf: must not be empty"},
+      {R"({"minimum": 3, "maximum": 2, "type": "number"})",
+       "#: no JSON value satisfies the schema"},
+      {"[]", "#: a schema must be an object or a boolean"},
+      {R"({"properties": {"a": {"maxLength": 100000}}})",
+       "#/properties/a/maxLength: it needs more than 262144 states"},
+  };
+  for (const auto& c : cases) {
+    EXPECT_THAT(ErrorOf(c.schema), StartsWith(c.error)) << c.schema;
+  }
+}
+
+// Draft 7 ignores what is beside "$ref", and has tuples in "items".
+TEST(JsonSchemaTest, TheDraftIsThatOfTheSchema) {
+  const std::string draft7 =
+      R"("$schema": "http://json-schema.org/draft-07/schema#")";
+  const std::string beside =
+      R"("$ref": "#/$defs/a", "maxLength": 1, "$defs": {"a": {}})";
+  EXPECT_TRUE(Accepts("{" + draft7 + ", " + beside + "}", "\"ab\""));
+  EXPECT_FALSE(Accepts("{" + beside + "}", "\"ab\""));
+  EXPECT_FALSE(Accepts("{" + draft7 + R"(, "items": [{"const": 1}]})", "[2]"));
+}
+
+// The texts of a language are of values that satisfy its schema, and each small
+// value that does has a text.
+TEST(JsonSchemaTest, RandomSchemasHaveTheTextsOfTheirValues) {
+  int num_compiled = 0;
+  int num_texts = 0;
+  int num_accepted = 0;
+  int num_strict = 0;
+  for (int i = 0; i < Cases(400, 40); ++i) {
+    std::mt19937_64 random(i);
+    const json::value schema = RandomSchema(8, random);
+    SCOPED_TRACE(WriteJson(schema));
+    const auto automaton =
+        CompileJsonSchema(schema, {.max_depth = 2},
+                          {.max_states = 50'000, .max_steps = 10'000'000});
+    const bool is_empty =
+        !automaton.ok() &&
+        Message(automaton.status()) == "#: no JSON value satisfies the schema";
+    if (!automaton.ok() && !is_empty) continue;
+    ++num_compiled;
+    for (int t = 0; t < 20 && !is_empty; ++t) {
+      const std::string text = SampleText(*automaton, 5 * t, &random);
+      if (HasLongNumber(text)) continue;
+      const auto value = ParseJson(text);
+      ASSERT_TRUE(value.ok()) << text;
+      ++num_texts;
+      EXPECT_TRUE(Satisfies(*value, schema)) << text;
+    }
+    for (int v = 0; v < 40; ++v) {
+      const json::value value = RandomValue(2, random);
+      const bool accepts = !is_empty && AcceptsValue(*automaton, value);
+      if (accepts) ++num_accepted;
+      EXPECT_TRUE(!accepts || Satisfies(value, schema)) << WriteJson(value);
+      if (!accepts && Satisfies(value, schema)) ++num_strict;
+    }
+  }
+  EXPECT_GT(num_compiled, Cases(400, 40) * 9 / 10);
+  EXPECT_GT(num_texts, 10 * num_compiled);
+  EXPECT_GT(num_accepted, 5 * num_compiled);
+  // Some have keys that must ascend, and do not.
+  EXPECT_LT(num_strict, num_accepted / 20);
+}
+
+TEST(JsonSchemaTest, TheSameSchemaHasTheSameAutomaton) {
+  std::mt19937_64 random(5);
+  for (int i = 0; i < Cases(20, 3); ++i) {
+    const json::value schema = RandomSchema(6, random);
+    const auto once = CompileJsonSchema(schema);
+    const auto again = CompileJsonSchema(schema);
+    ASSERT_EQ(once.ok(), again.ok());
+    if (once.ok()) {
+      EXPECT_EQ(*once, *again);
+      // The complement of the complement.
+      const auto twice =
+          CompileJsonSchema(json::object{{"not", {{"not", schema}}}});
+      EXPECT_TRUE(twice.ok() && *twice == *once) << WriteJson(schema);
+    } else {
+      EXPECT_EQ(once.status(), again.status());
+    }
+  }
+}
+
+// Each ends in an error that names a limit.
+TEST(JsonSchemaTest, HostileSchemasEndInErrors) {
+  const auto list = [](int num, const auto& item) {
+    json::array items;
+    for (int i = 0; i < num; ++i) items.push_back(item(i));
+    return items;
+  };
+  json::object properties;
+  for (int i = 0; i < 12; ++i) {
+    properties["k" + std::to_string(i)] = {{"$ref", "#"}};
+  }
+  json::object chain;
+  for (int i = 0; i < 5'000; ++i) {
+    chain["a" + std::to_string(i)] = {
+        {"$ref", "#/$defs/a" + std::to_string(i + 1)}};
+  }
+  const std::vector<json::value> schemas = {
+      {{"pattern", "(a|b)*a(a|b){20}"}},
+      {{"maxLength", 1'000'000'000}},
+      {{"minItems", 1'000'000'000}},
+      {{"maxProperties", 100'000}},
+      {{"multipleOf", 99'991}},
+      {{"properties", properties}},
+      {{"$ref", "#/$defs/a0"}, {"$defs", chain}},
+      {{"enum",
+        list(300'000,
+             [](int i) { return json::value(std::to_string(i * 7919LL)); })}},
+      {{"enum", list(20'000,
+                     [](int i) {
+                       return json::value{{"a", i}};
+                     })}},
+      {{"allOf", list(5,
+                      [](int i) {
+                        return json::value{{"multipleOf", 97 + 2 * i}};
+                      })}},
+      {{"oneOf",
+        list(12,
+             [](int i) {
+               json::object inner;
+               for (int j = 0; j < 6; ++j) {
+                 inner["k" + std::to_string(j)] = {{"multipleOf", i + 2}};
+               }
+               return json::value{{"properties", inner}};
+             })}},
+  };
+  for (const json::value& schema : schemas) {
+    const auto automaton = CompileJsonSchema(
+        schema, {}, {.max_states = 20'000, .max_steps = 5'000'000});
+    ASSERT_FALSE(automaton.ok()) << Shown(&schema);
+    EXPECT_THAT(Message(automaton.status()), HasSubstr("more than"))
+        << Shown(&schema);
+    EXPECT_THAT(Message(automaton.status()), StartsWith("#"));
+  }
+}
+
+}  // namespace
+}  // namespace espalier

@@ -306,6 +306,15 @@ void AddConstrainCommand(CLI::App* app, std::span<char* const> args,
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->option_text("TEXT")
       ->group("Language");
+  command
+      ->add_option("--json-schema", options->json_schema,
+                   "the JSON texts of the values that satisfy a JSON Schema")
+      ->option_text("FILE")
+      ->group("Language");
+  command
+      ->add_flag("--no-spaces", options->no_spaces,
+                 "with --json-schema: no space after \",\" and \":\"")
+      ->group("Language");
   AddTexts(
       command,
       "texts to check, after -- if one begins with -; - alone is JSON lines "

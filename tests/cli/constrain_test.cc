@@ -2,9 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "tests/cli/program.h"
 #include "tests/source_tree.h"
 
@@ -91,6 +93,52 @@ TEST(ConstrainTest, ATokenizersSpellingIsLegalUnlessItChangesTheText) {
   EXPECT_THAT(lost.out, HasSubstr("but the tokenizer changes it to \"a\""));
 }
 
+std::string WriteSchema(const std::string& schema) {
+  const std::string file = ::testing::TempDir() + "/schema.json";
+  std::ofstream(file) << schema;
+  return file;
+}
+
+TEST(ConstrainTest, TextsOfASchemaAreThoseOfItsValues) {
+  const std::string file = WriteSchema(
+      R"({"type": "object", "properties": {"x": {"type": "integer"},
+          "y": {"maximum": 5}}, "required": ["x"],
+          "additionalProperties": false})");
+  const ProgramRun run =
+      Constrain({"--json-schema", file, R"({"x": 1})", R"({"x":1, "y": 4.5})",
+                 R"({"y": 4})", R"({"x": 1, "y": 6})"});
+  EXPECT_EQ(run.exit_code, 1) << run.err;
+  EXPECT_THAT(run.out, HasSubstr(R"(yes       "{\"x\": 1}")"));
+  EXPECT_THAT(run.out, HasSubstr(R"(yes       "{\"x\":1, \"y\": 4.5}")"));
+  EXPECT_THAT(run.out,
+              HasSubstr(R"(leaves it at byte 2, after "{\"", where "x")"));
+  EXPECT_THAT(run.out, HasSubstr("leaves it at byte 14"));
+  const ProgramRun compact = Constrain(
+      {"--json-schema", file, "--no-spaces", R"({"x":1})", R"({"x": 1})"});
+  EXPECT_THAT(compact.out, HasSubstr("leaves it at byte 5"));
+  // Samples are JSON.
+  const ProgramRun samples =
+      Constrain({"--json-schema", file, "--json", "--samples", "20"});
+  ASSERT_EQ(samples.exit_code, 0) << samples.err;
+  for (const json::value& sample :
+       ParseLines(samples.out)[0].at("language").at("samples").as_array()) {
+    EXPECT_TRUE(ParseJson(std::string(sample.as_string())).ok());
+  }
+}
+
+TEST(ConstrainTest, ErrorsOfASchemaHaveItsPointer) {
+  const ProgramRun run = Constrain(
+      {"--json-schema",
+       WriteSchema(R"js({"properties": {"a": {"pattern": "(?=b)"}}})js")});
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_THAT(run.err,
+              HasSubstr("--json-schema: #/properties/a/pattern: at byte 0"));
+  EXPECT_THAT(Constrain({"--json-schema", "nope.json"}).err,
+              HasSubstr("--json-schema: nope.json"));
+  EXPECT_THAT(Constrain({"--regex", "a", "--no-spaces"}).err,
+              HasSubstr("--no-spaces needs --json-schema"));
+}
+
 TEST(ConstrainTest, ErrorsNameTheOption) {
   const auto error = [](std::vector<std::string> args,
                         const std::string& input = "") {
@@ -101,10 +149,11 @@ TEST(ConstrainTest, ErrorsNameTheOption) {
   EXPECT_THAT(
       error({"--regex", "(a"}),
       EndsWith("--regex: at byte 0: the group is not closed by \")\"\n"));
-  EXPECT_THAT(error({"a"}), HasSubstr("--regex or --choice must be given"));
+  EXPECT_THAT(error({"a"}),
+              HasSubstr("--regex, --choice or --json-schema must be given"));
   EXPECT_THAT(error({"--regex", "a", "--seed", "-1"}),
               HasSubstr("--seed must be an integer in [0, "));
-  EXPECT_THAT(error({"--regex", "a", "--choice", "b"}), HasSubstr("got both"));
+  EXPECT_THAT(error({"--regex", "a", "--choice", "b"}), HasSubstr("got 2"));
   EXPECT_THAT(error({"--choice", "a", "--choice", ""}),
               HasSubstr("--choice must not be empty"));
   EXPECT_THAT(error({"--regex", "a", "-m", "nope"}), HasSubstr(" -m: "));

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/file.h"
 #include "base/json.h"
 #include "base/json_scan.h"
 #include "base/shown_bytes.h"
@@ -15,6 +16,7 @@
 #include "base/stopwatch.h"
 #include "constrain/byte_automaton.h"
 #include "constrain/choice_language.h"
+#include "constrain/json_schema.h"
 #include "constrain/regex_language.h"
 #include "constrain/sample_text.h"
 #include "constrain/token_constraint.h"
@@ -35,7 +37,22 @@ constexpr int64_t kSampleBytes = 60;
 // for each of a text.
 constexpr size_t kMaxTokenizedBytes = 256 << 10;
 
+// Longer schemas are not read.
+constexpr size_t kMaxSchemaBytes = 16 << 20;
+
+absl::StatusOr<ByteAutomaton> CompileSchemaFile(
+    const ConstrainOptions& options) {
+  ASSIGN_OR_RETURN(const std::string schema,
+                   ReadFile(options.json_schema, kMaxSchemaBytes));
+  return CompileJsonSchema(schema, {.has_spaces = !options.no_spaces});
+}
+
 absl::StatusOr<ByteAutomaton> Compile(const ConstrainOptions& options) {
+  if (!options.json_schema.empty()) {
+    absl::StatusOr<ByteAutomaton> schema = CompileSchemaFile(options);
+    if (!schema.ok()) return Annotate(schema.status(), "--json-schema");
+    return schema;
+  }
   if (!options.choices.empty()) {
     absl::StatusOr<ByteAutomaton> choice = CompileChoice(options.choices);
     if (!choice.ok()) return Annotate(choice.status(), "--choice");
@@ -48,8 +65,9 @@ absl::StatusOr<ByteAutomaton> Compile(const ConstrainOptions& options) {
 
 // Returns a byte as text: "a", or byte 0xC3.
 std::string ShownByte(uint8_t byte) {
-  if (byte >= ' ' && byte <= '~')
+  if (byte >= ' ' && byte <= '~') {
     return Concat('"', static_cast<char>(byte), '"');
+  }
   static constexpr char kDigits[] = "0123456789ABCDEF";
   return Concat("byte 0x", kDigits[byte >> 4], kDigits[byte & 15]);
 }
@@ -379,10 +397,17 @@ class ConstrainRun {
 };
 
 absl::Status CheckOptions(const ConstrainOptions& options) {
-  if (options.regex.empty() == options.choices.empty()) {
+  const int num_languages = (options.regex.empty() ? 0 : 1) +
+                            (options.choices.empty() ? 0 : 1) +
+                            (options.json_schema.empty() ? 0 : 1);
+  if (num_languages != 1) {
     return InvalidArgument(
-        "--regex or --choice must be given, one of the two, ", "got ",
-        options.regex.empty() ? "none" : "both");
+        "--regex, --choice or --json-schema must be given, one of the three, "
+        "got ",
+        num_languages == 0 ? "none" : Concat(num_languages));
+  }
+  if (options.no_spaces && options.json_schema.empty()) {
+    return InvalidArgument("--no-spaces needs --json-schema");
   }
   if (!options.texts.empty() && !options.input.empty()) {
     return InvalidArgument("give texts or ", options.names.Of("input"),
@@ -410,8 +435,9 @@ absl::StatusOr<int> Constrain(const ConstrainOptions& options) {
   if (reads_stdin || !options.input.empty()) {
     absl::StatusOr<std::unique_ptr<LineReader>> opened =
         LineReader::Open(reads_stdin ? "-" : options.input);
-    if (!opened.ok())
+    if (!opened.ok()) {
       return Annotate(opened.status(), options.names.Of("input"));
+    }
     reader = *std::move(opened);
   }
   ASSIGN_OR_RETURN(const Language language, Language::Make(options));
@@ -434,6 +460,7 @@ const char kConstrainExamples[] =
   espalier constrain --regex '[0-9]{4}-[0-9]{2}-[0-9]{2}' 2026-11-29 26-11-29
   espalier constrain --choice yes --choice no --json --input answers.jsonl
   espalier constrain --regex '(Oui|Non), .*' -m models/en-fr "Oui, il pleut."
+  espalier constrain --json-schema point.json '{"x": 1, "y": 2.5}' '{"y": 2}'
 
 Compiles the language to an automaton over bytes, and prints its size and a few
 random texts of it. Of each text it says whether it is in the language; if not,
@@ -443,6 +470,10 @@ A regular expression must match the whole text. Its syntax is JavaScript's
 (ECMA-262, flag u) without look-around, back-references, word boundaries and
 flags: an error names such a construct and its byte. docs/constraints.md has
 the list.
+
+A JSON Schema is of draft 2020-12 or 7. Its texts are those of values that
+satisfy it, with the keys that it names in its order; an error has the JSON
+pointer of a keyword that cannot be enforced.
 
 With -m the model's tokenizer spells each text, and a text of the language that
 it changes, by a normalizer say, is shown with what it becomes.

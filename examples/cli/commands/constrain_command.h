@@ -15,6 +15,8 @@ struct ConstrainOptions {
   // Exactly one kind of language.
   std::string regex;
   std::vector<std::string> choices;
+  std::string json_schema;  // file
+  bool no_spaces = false;   // in its texts
   // Directory whose tokenizer spells the texts; empty: no tokens are shown. Its
   // weights are not read.
   std::string model;

@@ -120,8 +120,8 @@ TEST(ConstrainTest, TextsOfASchemaAreThoseOfItsValues) {
   const ProgramRun samples =
       Constrain({"--json-schema", file, "--json", "--samples", "20"});
   ASSERT_EQ(samples.exit_code, 0) << samples.err;
-  for (const json::value& sample :
-       ParseLines(samples.out)[0].at("language").at("samples").as_array()) {
+  const json::value language = ParseLines(samples.out)[0].at("language");
+  for (const json::value& sample : language.at("samples").as_array()) {
     EXPECT_TRUE(ParseJson(std::string(sample.as_string())).ok());
   }
 }

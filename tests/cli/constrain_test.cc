@@ -134,7 +134,7 @@ TEST(ConstrainTest, ErrorsOfASchemaHaveItsPointer) {
   EXPECT_THAT(run.err,
               HasSubstr("--json-schema: #/properties/a/pattern: at byte 0"));
   EXPECT_THAT(Constrain({"--json-schema", "nope.json"}).err,
-              HasSubstr("--json-schema: nope.json"));
+              HasSubstr("--json-schema: no such file: nope.json"));
   EXPECT_THAT(Constrain({"--regex", "a", "--no-spaces"}).err,
               HasSubstr("--no-spaces needs --json-schema"));
 }

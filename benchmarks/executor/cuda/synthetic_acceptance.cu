@@ -3,18 +3,12 @@
 #include "base/cuda_launch.cuh"
 #include "base/status.h"
 #include "benchmarks/executor/cuda/synthetic_acceptance.h"
+#include "benchmarks/executor/cuda/synthetic_language.h"
 
 namespace espalier {
 namespace {
 
 constexpr int kSyntheticThreads = 128;
-
-// Finalizer of MurmurHash3 (Appleby, public domain).
-__device__ uint32_t Mix(uint32_t h) {
-  h = (h ^ h >> 16) * 0x85EBCA6Bu;
-  h = (h ^ h >> 13) * 0xC2B2AE35u;
-  return h ^ h >> 16;
-}
 
 __global__ void MakeCertain(CudaBatch batch, int vocab_size, float agreement,
                             float* logits) {
@@ -23,8 +17,9 @@ __global__ void MakeCertain(CudaBatch batch, int vocab_size, float agreement,
   const int row = blockIdx.x * kSyntheticThreads + threadIdx.x;
   if (row >= batch.num_logits) return;
   const int t = batch.logits_tokens == nullptr ? row : batch.logits_tokens[row];
-  const uint32_t hash = Mix(Mix(batch.tokens[t]) ^ (batch.positions[t] + 1));
-  const float uniform = (Mix(hash + 0x9E3779B9u) >> 8) * 0x1p-24f;
+  const uint32_t hash =
+      MixBits(MixBits(batch.tokens[t]) ^ (batch.positions[t] + 1));
+  const float uniform = (MixBits(hash + 0x9E3779B9u) >> 8) * 0x1p-24f;
   const uint32_t token = hash % vocab_size;
   const uint32_t other = (token + 1) % vocab_size;
   logits[int64_t{row} * vocab_size + (uniform < agreement ? token : other)] =

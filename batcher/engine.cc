@@ -68,22 +68,27 @@ struct OpenRequest {
   std::shared_ptr<QueueLimits::Place> place;
 };
 
-// Validates a request and sets its defaults.
-absl::Status Complete(const EngineCore& core, Request* request) {
+// Validates a request, sets its defaults, and compiles its constraint, which it
+// returns; null if it has none.
+absl::StatusOr<std::shared_ptr<const Constraint>> Complete(
+    const EngineCore& core, Request* request) {
   if (request->continuations.empty()) {
     SpeculateByDefault(core, &request->params);
   }
-  return Validate(core, request);
+  RETURN_IF_ERROR(Validate(core, request));
+  return core.constraints->Get(*request);
 }
 
 // Does all work on a complete request that need not run on the strand. Throws
 // std::bad_alloc.
 std::unique_ptr<PreparedRequest> MakePrepared(
     const EngineCore& core, Request request,
+    std::shared_ptr<const Constraint> constraint,
     std::chrono::steady_clock::time_point submitted) {
   GiveSeed(&request);
   auto prepared = std::make_unique<PreparedRequest>(
-      std::move(request), core.tokenizer, &core.description);
+      std::move(request), core.tokenizer, &core.description,
+      std::move(constraint));
   prepared->submitted = submitted;
   return prepared;
 }
@@ -120,20 +125,22 @@ int64_t NumWaitingTokens(int64_t num_prompt_tokens, const Request& request) {
 asio::awaitable<absl::StatusOr<OpenRequest>> Open(
     std::shared_ptr<EngineCore> core, Request request) {
   const auto submitted = std::chrono::steady_clock::now();
-  absl::Status valid = Complete(*core, &request);
-  if (!valid.ok()) {
+  absl::StatusOr<std::shared_ptr<const Constraint>> constraint =
+      Complete(*core, &request);
+  if (!constraint.ok()) {
     // Parts are for interfaces with other names, which call Prepare: a user's
     // ToString() would print them (base/field_error.h).
-    valid.ErasePayload("espalier/field_error");
-    co_return valid;
+    absl::Status invalid = constraint.status();
+    invalid.ErasePayload("espalier/field_error");
+    co_return invalid;
   }
   auto place = co_await TakePlace(
       core, NumWaitingTokens(std::ssize(request.prompt_tokens), request),
       request.params.priority);
   if (!place.ok()) co_return place.status();
-  co_return OpenAt(
-      *std::move(place),
-      std::move(*MakePrepared(*core, std::move(request), submitted)));
+  co_return OpenAt(*std::move(place),
+                   std::move(*MakePrepared(*core, std::move(request),
+                                           *std::move(constraint), submitted)));
 }
 
 struct OwnedRequest {
@@ -367,8 +374,10 @@ Engine::Prepared::~Prepared() = default;
 absl::StatusOr<Engine::Prepared> Engine::Prepare(Request request,
                                                  std::string owner) const try {
   const auto submitted = std::chrono::steady_clock::now();
-  RETURN_IF_ERROR(Complete(*core_, &request));
-  return Prepared(MakePrepared(*core_, std::move(request), submitted),
+  ASSIGN_OR_RETURN(std::shared_ptr<const Constraint> constraint,
+                   Complete(*core_, &request));
+  return Prepared(MakePrepared(*core_, std::move(request),
+                               std::move(constraint), submitted),
                   std::move(owner), core_);
 } catch (const std::bad_alloc&) {
   return core_->too_little_memory;

@@ -31,6 +31,7 @@
 #include "batcher/scheduler/scheduler.h"
 #include "batcher/step_watchdog.h"
 #include "batcher/wake_timer.h"
+#include "beam/constraint_cache.h"
 #include "beam/prepared_request.h"
 #include "beam/strategy/search_watcher.h"
 #include "exec_request/step_executor.h"
@@ -95,6 +96,7 @@ class EngineCore : public std::enable_shared_from_this<EngineCore> {
   const std::shared_ptr<QueueLimits> limits;
   const std::shared_ptr<const Tokenizer> tokenizer;  // null without text
   const std::optional<SpeculationParams> speculate;  // default of requests
+  const std::unique_ptr<ConstraintCache> constraints;
   // Allocated in advance: a request that waited for memory for its error would
   // hold memory that other waiting requests need.
   const absl::Status too_little_memory;

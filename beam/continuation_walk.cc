@@ -24,7 +24,7 @@ ContinuationWalk::ContinuationWalk(
     : trie_(PointersTo(continuations)) {
   for (Node node = 0; node < trie_.num_nodes(); ++node) {
     max_asked_at_once_ = std::max(max_asked_at_once_, trie_.num_children(node));
-    if (node != AllowedSequenceTrie::kRoot && IsFed(node)) ++num_pending_;
+    if (node != SequenceTrie::kRoot && IsFed(node)) ++num_pending_;
   }
   for (const std::vector<int64_t>& tokens : continuations) {
     max_length_ = std::max(max_length_, static_cast<int>(tokens.size()) - 1);
@@ -36,8 +36,8 @@ ContinuationWalk::ContinuationWalk(
 void ContinuationWalk::Begin() {
   CHECK(!has_begun_) << "the prompt's row of logits is planned twice";
   has_begun_ = true;
-  Ask({.tokens = {}, .nodes = {AllowedSequenceTrie::kRoot}});
-  Push(AllowedSequenceTrie::kRoot, 0);
+  Ask({.tokens = {}, .nodes = {SequenceTrie::kRoot}});
+  Push(SequenceTrie::kRoot, 0);
   Settle();
 }
 
@@ -170,7 +170,7 @@ std::vector<ContinuationScore> ContinuationWalk::Scores(
     score.tokens.assign(tokens.begin(), tokens.end());
     score.log_probs.reserve(tokens.size());
     score.ranks.reserve(tokens.size());
-    Node node = AllowedSequenceTrie::kRoot;
+    Node node = SequenceTrie::kRoot;
     for (const int64_t token : tokens) {
       node = trie_.Child(node, static_cast<TokenId>(token));
       const NodeScore& scored = scores_[node];

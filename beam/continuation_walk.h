@@ -36,7 +36,7 @@
 
 #include "base/ids.h"
 #include "base/token_log_prob.h"
-#include "beam/strategy/allowed_sequence_trie.h"
+#include "constrain/sequence_trie.h"
 #include "request/request.h"
 
 namespace espalier {
@@ -44,7 +44,7 @@ namespace espalier {
 // A row of a step: a path of nodes from the stem's end downwards.
 struct WalkRow {
   std::vector<TokenId> tokens;
-  std::vector<AllowedSequenceTrie::Node> nodes;  // [tokens]
+  std::vector<SequenceTrie::Node> nodes;  // [tokens]
 };
 
 // Limits of a step.
@@ -61,7 +61,7 @@ struct WalkRoom {
 
 class ContinuationWalk {
  public:
-  using Node = AllowedSequenceTrie::Node;
+  using Node = SequenceTrie::Node;
 
   // Continuations of the request. If there are none, nothing is fed.
   explicit ContinuationWalk(
@@ -135,7 +135,7 @@ class ContinuationWalk {
   void Settle();
   void Ask(const WalkRow& row);
 
-  const AllowedSequenceTrie trie_;
+  const SequenceTrie trie_;
   int max_asked_at_once_ = 0;
   int max_length_ = 0;
   int64_t num_pending_ = 0;

@@ -8,12 +8,13 @@
 namespace espalier {
 
 GroupSearch::GroupSearch(const Request& request, const SelectionParams& params,
-                         std::shared_ptr<const AllowedSequenceTrie> allowed,
+                         std::shared_ptr<const Constraint> constraint,
                          std::shared_ptr<const RequestText> text)
     : reports_logprobs_(params.num_logprobs >= 0) {
   const bool draws_only = KindOf(request.params) == SelectionKind::kDraws &&
-                          allowed == nullptr && !reports_logprobs_;
-  strategy_ = MakeStrategy(request.params, std::move(allowed), std::move(text));
+                          constraint == nullptr && !reports_logprobs_;
+  strategy_ =
+      MakeStrategy(request.params, std::move(constraint), std::move(text));
   if (draws_only) draws_only_ = static_cast<SampleStrategy*>(strategy_.get());
 }
 

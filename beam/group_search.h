@@ -16,11 +16,11 @@
 
 #include "absl/status/status.h"
 #include "base/ids.h"
-#include "beam/strategy/allowed_sequence_trie.h"
 #include "beam/strategy/decode_strategy.h"
 #include "beam/strategy/request_text.h"
 #include "beam/strategy/sample_strategy.h"
 #include "beam/strategy/token_logprobs.h"
+#include "constrain/constraint.h"
 #include "exec_request/step_plan.h"
 #include "request/request.h"
 
@@ -29,10 +29,10 @@ namespace espalier {
 class GroupSearch {
  public:
   //   params   of the selections of `request`
-  //   allowed  null: no restriction
+  //   constraint  null: none
   //   text     null without a tokenizer
   GroupSearch(const Request& request, const SelectionParams& params,
-              std::shared_ptr<const AllowedSequenceTrie> allowed,
+              std::shared_ptr<const Constraint> constraint,
               std::shared_ptr<const RequestText> text);
   // Turns off ContinueAll, so that Advance gets every result: drafts and traces
   // need them.

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "beam/drafts/group_drafts.h"
+#include "beam/strategy/allowed_sequences.h"
 #include "beam/strategy/make_strategy.h"
 #include "beam/strategy/selection_options.h"
 #include "request/decoder_prompt.h"
@@ -12,15 +13,17 @@
 namespace espalier {
 namespace {
 
-// Returns the number of tokens that may follow all sequences together, under an
-// allow list. Beams of one search have different tokens after them, so no two
-// of them reach the same allowed sequence; samples and other groups can.
-int64_t WorstCaseAllowed(const GenerationParams& params, int num_allowed,
-                         int vocab_size) {
+// Returns the largest number of tokens that may follow all sequences together.
+// Beams of one search are different sequences; samples, and beams of different
+// groups, may be equal.
+int64_t WorstCaseLegal(const GenerationParams& params,
+                       const Constraint& constraint, int vocab_size) {
   const int64_t num_slots = NumSlots(params);
   const int64_t num_searches =
       IsBeamSearch(params) ? params.num_beam_groups : num_slots;
-  return std::min(num_searches * num_allowed, num_slots * vocab_size);
+  const int64_t num_beams = (num_slots + num_searches - 1) / num_searches;
+  return std::min(num_searches * constraint.MaxLegal(num_beams),
+                  num_slots * vocab_size);
 }
 
 // True if steps of its beams may have drafts, and these can be worth their cost
@@ -30,7 +33,7 @@ bool MayDraftForBeams(const PreparedRequest& prepared) {
   return params.speculate.has_value() &&
          params.speculate->method != SpeculationMethod::kNone &&
          KindOf(params) == SelectionKind::kBeams &&
-         prepared.allowed == nullptr && params.stop.empty() &&
+         prepared.constraint == nullptr && params.stop.empty() &&
          GroupDrafts::MayPay(params);
 }
 
@@ -43,7 +46,7 @@ int64_t NumStepsOfAnswer(const PreparedRequest& prepared) {
 // Returns the largest number of candidates in one of these steps.
 int64_t MaxCandidatesOfStep(const PreparedRequest& prepared, int vocab_size) {
   const GenerationParams& params = prepared.request.params;
-  return std::min(MaxNumCandidates(params, prepared.allowed.get()),
+  return std::min(MaxNumCandidates(params, prepared.constraint.get()),
                   NumSequences(params) * int64_t{vocab_size});
 }
 
@@ -62,17 +65,19 @@ std::shared_ptr<const EncoderInput> TakeSource(const ModelDescription* model,
 
 PreparedRequest::PreparedRequest(Request from,
                                  std::shared_ptr<const Tokenizer> tokenizer,
-                                 const ModelDescription* model)
+                                 const ModelDescription* model,
+                                 std::shared_ptr<const Constraint> compiled)
     : request(std::move(from)),
       source(TakeSource(model, &request)),
       roots(source.get(), request.params.cache_salt),
-      allowed(AllowedSequenceTrie::Make(request.params)),
+      constraint(compiled != nullptr ? std::move(compiled)
+                                     : AllowedSequencesOf(request.params)),
       text(RequestText::Make(request.params, std::move(tokenizer),
                              source != nullptr
                                  ? AfterStart(*model, request.prompt_tokens)
                                  : ContinuedTokens(request))),
-      selection_params(
-          MakeSelectionParams(request.params, request.prompt_tokens, allowed)) {
+      selection_params(MakeSelectionParams(request.params,
+                                           request.prompt_tokens, constraint)) {
   if (OnlyScores(request)) {
     request.params.speculate.reset();
     walk = std::make_unique<ContinuationWalk>(request.continuations);
@@ -86,16 +91,17 @@ PreparedRequest::PreparedRequest(Request from,
     }
   }
   // Empty, not unset, because errors name the given option.
-  if (allowed != nullptr) request.params.allowed_sequences.emplace();
+  if (request.params.allowed_sequences) {
+    request.params.allowed_sequences.emplace();
+  }
 }
 
 // A restricted row needs one edit for each allowed token, whatever its
 // processors are, and none for other tokens.
 int64_t WorstCaseEdits(const PreparedRequest& prepared, int vocab_size) {
   const Request& request = prepared.request;
-  if (prepared.allowed != nullptr) {
-    return WorstCaseAllowed(request.params, prepared.allowed->num_sequences(),
-                            vocab_size);
+  if (prepared.constraint != nullptr) {
+    return WorstCaseLegal(request.params, *prepared.constraint, vocab_size);
   }
   const int64_t num_tokens = std::ssize(request.prompt_tokens) +
                              request.params.max_new_tokens.value() - 1;
@@ -135,8 +141,9 @@ int64_t MaxCandidates(const PreparedRequest& prepared, int vocab_size) {
              MaxCandidatesOfStep(prepared, vocab_size);
     case SelectionKind::kRows:
       return num_sequences *
-             std::min<int64_t>(MaxNumCandidates(params, prepared.allowed.get()),
-                               vocab_size);
+             std::min<int64_t>(
+                 MaxNumCandidates(params, prepared.constraint.get()),
+                 vocab_size);
   }
   return 0;
 }

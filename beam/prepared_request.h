@@ -13,8 +13,8 @@
 #include "base/model_description.h"
 #include "beam/continuation_walk.h"
 #include "beam/pages/prefix_roots.h"
-#include "beam/strategy/allowed_sequence_trie.h"
 #include "beam/strategy/request_text.h"
+#include "constrain/constraint.h"
 #include "exec_request/encoder_input.h"
 #include "exec_request/step_plan.h"
 #include "request/request.h"
@@ -26,21 +26,24 @@ namespace espalier {
 struct PreparedRequest {
   // `from` has passed ValidateRequest with `model`, and CheckStops
   // (beam/strategy/stopping_criteria.h) with `tokenizer`.
-  //   model  may be null if the model has no encoder
-  explicit PreparedRequest(Request from,
-                           std::shared_ptr<const Tokenizer> tokenizer = nullptr,
-                           const ModelDescription* model = nullptr);
+  //   model       may be null if the model has no encoder
+  //   constraint  params.constraint, compiled (beam/constraint_cache.h); null:
+  //               it has none
+  explicit PreparedRequest(
+      Request from, std::shared_ptr<const Tokenizer> tokenizer = nullptr,
+      const ModelDescription* model = nullptr,
+      std::shared_ptr<const Constraint> constraint = nullptr);
 
-  // Its params.allowed_sequences are moved to `allowed`. With an encoder the
+  // Its params.allowed_sequences are moved to `constraint`. With an encoder the
   // prompt is moved to `source`, and the request has the decoder's prompt
   // (request/decoder_prompt.h) in its place.
   Request request;
   std::shared_ptr<const EncoderInput> source;  // null: no encoder
   PrefixRoots roots;
-  std::shared_ptr<const AllowedSequenceTrie> allowed;  // null: no restriction
+  std::shared_ptr<const Constraint> constraint;  // null: no restriction
   // Shared by the group and its stream; null without a tokenizer.
   std::shared_ptr<const RequestText> text;
-  // Owns `allowed`.
+  // Owns `constraint`.
   std::shared_ptr<const SelectionParams> selection_params;
   std::unique_ptr<Drafter> drafter;        // has the prompt; null: no drafts
   std::unique_ptr<ContinuationWalk> walk;  // null: it generates

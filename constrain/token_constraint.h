@@ -62,13 +62,17 @@ class TokenConstraint {
 
   // If the vocabulary lacks a byte, takes a step for each state and legal token
   // of it, at most limits.max_steps.
+  //   opens_text  false: the text continues another one, so that no space of
+  //               its first token is dropped
   // Errors: kInvalidArgument if no text can be spelt, or for too many steps.
   static absl::StatusOr<TokenConstraint> Make(
       std::shared_ptr<const ByteAutomaton> automaton,
       std::shared_ptr<const TokenVocabulary> vocabulary,
-      const CompileLimits& limits = {});
+      const CompileLimits& limits = {}, bool opens_text = true);
 
-  State start() const { return automaton_->num_states(); }
+  State start() const {
+    return opens_text_ ? opening() : State{ByteAutomaton::kStart};
+  }
   int num_states() const { return automaton_->num_states() + 2; }
 
   // Returns the state after `token`; kNone if it is illegal.
@@ -78,28 +82,41 @@ class TokenConstraint {
   bool accepts(State state) const {
     return automaton_->accepts(AutomatonState(state));
   }
-  // Replaces `*tokens` with the legal tokens, ascending.
-  void LegalTokens(State state, std::vector<TokenId>* tokens) const;
+  // True if the text may end here and no token may follow.
+  bool ends(State state) const {
+    return last_.empty() ? automaton_->ends(AutomatonState(state))
+                         : last_[state] != 0;
+  }
+  // Replaces `*tokens` with the legal tokens, ascending. Returns the number of
+  // them that lead to a state which ends.
+  int LegalTokens(State state, std::vector<TokenId>* tokens) const;
+  // Returns an upper bound of what LegalTokens returns: the tokens whose last
+  // byte leads to a state which ends, from any other.
+  int64_t MaxLastTokens() const;
 
   const ByteAutomaton& automaton() const { return *automaton_; }
   int vocab_size() const { return vocabulary_->inside.vocab_size(); }
 
  private:
   TokenConstraint(std::shared_ptr<const ByteAutomaton> automaton,
-                  std::shared_ptr<const TokenVocabulary> vocabulary)
-      : automaton_(std::move(automaton)), vocabulary_(std::move(vocabulary)) {
+                  std::shared_ptr<const TokenVocabulary> vocabulary,
+                  bool opens_text)
+      : automaton_(std::move(automaton)),
+        vocabulary_(std::move(vocabulary)),
+        opens_text_(opens_text) {
     for (TokenId token = 0; token < vocab_size(); ++token) {
       if (IsDroppedSpace(token)) dropped_spaces_.push_back(token);
     }
   }
 
-  State after_space() const { return start() + 1; }
+  State opening() const { return automaton_->num_states(); }
+  State after_space() const { return opening() + 1; }
   State AutomatonState(State state) const {
-    return state >= start() ? ByteAutomaton::kStart : state;
+    return state >= opening() ? ByteAutomaton::kStart : state;
   }
   const TokenTrie& TrieAt(State state) const {
-    const bool is_first = state == start() || (state == after_space() &&
-                                               vocabulary_->drops_all_spaces);
+    const bool is_first = state == opening() || (state == after_space() &&
+                                                 vocabulary_->drops_all_spaces);
     return is_first && vocabulary_->first ? *vocabulary_->first
                                           : vocabulary_->inside;
   }
@@ -115,10 +132,13 @@ class TokenConstraint {
 
   std::shared_ptr<const ByteAutomaton> automaton_;
   std::shared_ptr<const TokenVocabulary> vocabulary_;
+  bool opens_text_;
   std::vector<TokenId> dropped_spaces_;  // ascending
   // [num_states()]  1 if tokens lead from the state to an accepting one.
   // Empty: all states are live.
   std::vector<uint8_t> live_;
+  // [num_states()]  1 if the state ends. Empty: as the automaton says.
+  std::vector<uint8_t> last_;
 };
 
 }  // namespace espalier

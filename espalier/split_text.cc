@@ -23,6 +23,7 @@ std::string_view FieldOfOne(const SplitChoice& choice,
   if (params.logprobs) return "logprobs";
   if (!params.decoder_prompt.empty()) return "decoder_prompt";
   if (!params.decoder_prompt_tokens.empty()) return "decoder_prompt_tokens";
+  if (params.constraint) return "constraint";
   if (params.allowed_sequences) return "allowed_sequences";
   if (params.stochastic) return "stochastic";
   return "";

@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "base/ids.h"
 #include "base/shared_list.h"
+#include "request/constraint_params.h"
 #include "request/speculation_params.h"
 
 namespace espalier {
@@ -152,6 +153,9 @@ struct GenerationParams {
   std::optional<int64_t> forced_bos_token_id;
   SharedList<int64_t> forced_eos_token_id;
   std::optional<SharedList<int64_t>> allowed_token_ids;
+  // The language of the output's text. An EOS id, or a stop id, may follow
+  // where the text may end; where it must, the output ends by itself.
+  std::optional<ConstraintParams> constraint;
   // The output is one of these; none empty.
   std::optional<SharedList<std::vector<int64_t>>> allowed_sequences;
   // Log-probabilities of each token and of so many best ones at its place; of

@@ -14,7 +14,8 @@ namespace {
 constexpr std::string_view kOfModel = "leave it out: the model has its own";
 constexpr std::string_view kNothing = "there is nothing like it";
 constexpr std::string_view kNoGrammars =
-    "there is none, but `allowed_sequences` can list what the output may be";
+    "there is none, but `constraint` can be a regular expression or a list of "
+    "choices";
 constexpr std::string_view kSystem = "it is a message of \"role\": \"system\"";
 constexpr std::string_view kLanguage =
     "languages are chosen by template, such as \"fr-en\"";
@@ -46,10 +47,14 @@ constexpr OtherName kOtherNames[] = {
     {"encoder_no_repeat_ngram_size", "no_repeat_ngram_size", kNothing},
     // Constraints.
     {"target_prefix", "decoder_prompt"},
-    {"grammar", "allowed_sequences", kNoGrammars},
-    {"json_schema", "allowed_sequences", kNoGrammars},
-    {"response_format", "allowed_sequences", kNoGrammars},
-    {"structured_outputs", "allowed_sequences", kNoGrammars},
+    {"structured_outputs", "constraint"},
+    {"regex", "constraint"},
+    {"guided_regex", "constraint"},
+    {"choice", "constraint"},
+    {"guided_choice", "constraint"},
+    {"grammar", "constraint", kNoGrammars},
+    {"json_schema", "constraint", kNoGrammars},
+    {"response_format", "constraint", kNoGrammars},
     {"bos", "forced_bos_token_id", kOfModel},
     {"bos_token", "forced_bos_token_id", kOfModel},
     {"bos_token_id", "forced_bos_token_id", kOfModel},

@@ -14,6 +14,7 @@
 #include "base/field_error.h"
 #include "base/status.h"
 #include "request/other_names.h"
+#include "request/read_constraint.h"
 #include "request/read_json.h"
 #include "request/read_json_text.h"
 #include "request/read_speculation.h"
@@ -87,6 +88,13 @@ absl::Status SetSpeculateFrom(std::string_view field, const JsonText& json,
 }
 constexpr ParamMember kSetSpeculate =
     MemberReadBy<&P::speculate>(SetSpeculateFrom);
+
+absl::Status SetConstraintFrom(std::string_view field, const JsonText& json,
+                               P* params) {
+  return ReadConstraint(field, json, &params->constraint);
+}
+constexpr ParamMember kSetConstraint =
+    MemberReadBy<&P::constraint>(SetConstraintFrom);
 
 // As WriteJson, but an infinity is a number beyond float64, not null.
 std::string TextOf(const json::value& value) {
@@ -249,6 +257,10 @@ constexpr ParamField kFields[] = {
     {"allowed_token_ids", "", kConstraints, "ID",
      "token id, or list of ids, that alone may appear: [2, 7, 8]",
      SetIds<&P::allowed_token_ids>, "", kLarge},
+    {"constraint", "", kConstraints, "JSON",
+     "the text of the output is in a language: {\"regex\": \"[0-9]+\"} or "
+     "{\"choice\": [\"yes\", \"no\"]}",
+     kSetConstraint, "", kLarge},
     {"allowed_sequences", "", kConstraints, "JSON",
      "the output is one of these sequences of token ids: [[7, 8], [7, 9, 9]]",
      Set<&P::allowed_sequences>, "", kLarge},

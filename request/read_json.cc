@@ -28,6 +28,10 @@ constexpr std::string_view kNumberWanted = "a number";
 
 }  // namespace
 
+std::string NameOfPart(std::string_view field, std::string_view key) {
+  return Concat(field, field.starts_with("--") ? ": " : ".", key);
+}
+
 bool IsBeyondIntegers(std::string_view text) {
   const char* const end = text.data() + text.size();
   int64_t integer = 0;

@@ -29,6 +29,10 @@ absl::Status WrongType(std::string_view field, std::string_view wanted,
 absl::Status WrongType(std::string_view field, std::string_view wanted,
                        std::string_view text);
 
+// Returns the name of a part of a value: "speculate.method", or "--speculate:
+// method" for a command-line option, which has no fields.
+std::string NameOfPart(std::string_view field, std::string_view key);
+
 // True if `text` is an integer beyond int64_t. Every number of that size is an
 // integer.
 bool IsBeyondIntegers(std::string_view text);

@@ -28,12 +28,6 @@ std::string HintAtKey(std::string_view key) {
          "method that drafts by it";
 }
 
-// Returns the name of a part of the value: "speculate.method", or "--speculate:
-// method" for a command-line option, which has no fields.
-std::string NameOfPart(std::string_view field, std::string_view key) {
-  return Concat(field, field.starts_with("--") ? ": " : ".", key);
-}
-
 // Values of the keys; of a key given twice the last.
 using Fields = std::array<std::optional<JsonText>, kKeys.size()>;
 

@@ -51,7 +51,7 @@ int64_t NumWithoutLogits(const Request& request);
 
 enum class FinishReason {
   kEos,
-  kStop,  // a stop id or string, or the end of an allowed sequence
+  kStop,  // a stop id or string, or the end of an allowed sequence or text
   kLength,
   kDeadline,  // it had not ended when deadline_ms had passed
 };

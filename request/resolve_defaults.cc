@@ -61,12 +61,17 @@ void CopyLargeParams(const GenerationParams& from, GenerationParams* to) {
   to->include_stop = from.include_stop;
 }
 
-// True if `param` is redundant with allowed_sequences, which determine how the
-// output begins and ends and how long it can be.
-bool IsOfAllowedSequences(std::string_view param) {
-  return param == "stop" || param == "max_new_tokens" ||
-         param == "min_new_tokens" || param == "forced_bos_token_id" ||
-         param == "forced_eos_token_id";
+// True if `param` is redundant with a constraint, which determines how the
+// output begins and ends, or with allowed_sequences, which also determine how
+// long it can be.
+bool IsOfConstraint(std::string_view param, const GenerationParams& params) {
+  if (!params.constraint && !params.allowed_sequences) return false;
+  if (param == "forced_bos_token_id" || param == "forced_eos_token_id") {
+    return true;
+  }
+  return params.allowed_sequences &&
+         (param == "stop" || param == "max_new_tokens" ||
+          param == "min_new_tokens");
 }
 
 // The params of a request while it takes defaults, level by level.
@@ -278,7 +283,7 @@ std::vector<bool> Resolver::TakeFields(const GenerationDefaults& defaults) {
   const bool asks_for_search = AsksForSearch(given_, params());
   const auto is_open = [&](std::string_view param) {
     return IsOpen(param) && !(param == "do_sample" && asks_for_search) &&
-           !(params().allowed_sequences && IsOfAllowedSequences(param));
+           !IsOfConstraint(param, params());
   };
   const auto take_all = [&](bool are_large, GenerationParams* rest) {
     for (size_t i = 0; i < is_taken.size(); ++i) {

@@ -23,8 +23,8 @@
 //  * A request that gives num_beams above 1 and no sampling param is a beam
 //    search: it takes neither do_sample of the model nor the params that need
 //    it (LeftOutForSearch).
-//  * allowed_sequences determine how outputs begin, end and how long they are:
-//    such defaults are not taken.
+//  * allowed_sequences determine how outputs begin, end and how long they are,
+//    and a constraint how they begin and end: such defaults are not taken.
 //  * forced_bos_token_id of the model is taken after a context of one token
 //    (ForcedBosByDefault); decoder_prompt gives decoder_prompt_tokens.
 //  * include_stop of a default is dropped where no level has stops, and

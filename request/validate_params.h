@@ -39,7 +39,7 @@ absl::Status ValidateStops(const ModelDescription& model,
 
 // Checks the options that ban or favour tokens. Sorts biases; lists become
 // ascending sets, except allowed_sequences, which
-// beam/strategy/allowed_sequence_trie.h makes a trie of.
+// beam/strategy/allowed_sequences.h makes a trie of.
 absl::Status ValidateConstraints(const ModelDescription& model,
                                  GenerationParams* params);
 

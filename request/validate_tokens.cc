@@ -256,6 +256,26 @@ absl::Status ValidateAllowedSequences(const ModelDescription& model,
   return CheckEndings(params);
 }
 
+// The language itself is checked where it is compiled
+// (beam/constraint_cache.h).
+absl::Status ValidateConstraint(const GenerationParams& params) {
+  const ConstraintParams& constraint = *params.constraint;
+  if (constraint.regex.has_value() == constraint.choice.has_value()) {
+    return InvalidField("`constraint` must have one kind of language",
+                        Got(constraint.regex ? "regex and choice" : "none"));
+  }
+  if (params.allowed_sequences) {
+    return InvalidField(
+        "`allowed_sequences` must be unset with `constraint`",
+        Got(Pluralize(params.allowed_sequences->size(), "sequence")));
+  }
+  if (params.allowed_token_ids) {
+    return InvalidField("`allowed_token_ids` must be unset with `constraint`",
+                        Got(Pluralize(params.allowed_token_ids->size(), "id")));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ValidateForced(const ModelDescription& model,
                             GenerationParams* params) {
   SharedList<int64_t> first;
@@ -268,10 +288,11 @@ absl::Status ValidateForced(const ModelDescription& model,
     if (ids->empty()) continue;
     RETURN_IF_ERROR(CheckIds(field, *ids, model.vocab_size));
     MakeSet(ids);
-    if (params->allowed_sequences) {
-      return InvalidField(FieldName{field},
-                          " must be unset with `allowed_sequences`",
-                          Got(ids->front()));
+    if (params->allowed_sequences || params->constraint) {
+      return InvalidField(
+          FieldName{field}, " must be unset with ",
+          FieldName{params->constraint ? "constraint" : "allowed_sequences"},
+          Got(ids->front()));
     }
   }
   return absl::OkStatus();
@@ -401,6 +422,7 @@ absl::Status ValidateConstraints(const ModelDescription& model,
     RETURN_IF_ERROR(CheckIds("allowed_token_ids", *params->allowed_token_ids,
                              model.vocab_size));
   }
+  if (params->constraint) RETURN_IF_ERROR(ValidateConstraint(*params));
   if (params->allowed_sequences) {
     RETURN_IF_ERROR(ValidateAllowedSequences(model, *params));
   }

@@ -28,7 +28,7 @@ bool DraftChoice::HasToAsk() const {
 }
 
 bool DraftChoice::DraftsBeforeStep() const {
-  // With allowed sequences, the tokens that may follow depend on the drafts.
+  // With a constraint, the tokens that may follow depend on the drafts.
   return room_.drafts_before_steps && !is_beam_search() &&
          strategy_.supports_late_drafts();
 }

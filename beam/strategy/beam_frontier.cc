@@ -171,7 +171,7 @@ FinishedBeam BeamFrontier::Finish(TokenTree::Node node, float cum_log_prob,
 
 namespace {
 
-int64_t NumWithoutTrie(size_t num_ends, int64_t num_beams) {
+int64_t NumUnconstrained(size_t num_ends, int64_t num_beams) {
   return std::max<int64_t>(2, 1 + num_ends) * num_beams;
 }
 
@@ -181,27 +181,27 @@ int NumCandidates(std::span<const LiveBeam> beams,
                   const StoppingCriteria& criteria, int num_beams) {
   if (!criteria.restricts()) {
     return SaturateToInt(
-        NumWithoutTrie(criteria.token_ids().size(), num_beams));
+        NumUnconstrained(criteria.token_ids().size(), num_beams));
   }
-  int64_t num_next = 0;
-  int64_t num_leaf_children = 0;
+  int64_t num_legal = 0;
+  int64_t num_last = 0;
   for (const LiveBeam& beam : beams) {
-    num_next += criteria.num_next(beam.progress);
-    num_leaf_children += criteria.num_leaf_children(beam.progress);
+    const Constraint::Legal legal = criteria.LegalTokens(beam.progress);
+    num_legal += std::ssize(legal.tokens);
+    num_last += legal.num_last;
   }
   // If no candidate can continue, only candidates that finish are needed.
   int64_t count = num_beams;
-  if (num_next > num_leaf_children) count += num_leaf_children;
+  if (num_legal > num_last) count += num_last;
   return SaturateToInt(
-      std::clamp<int64_t>(count, 1, std::max<int64_t>(1, num_next)));
+      std::clamp<int64_t>(count, 1, std::max<int64_t>(1, num_legal)));
 }
 
 int64_t MaxNumCandidates(const GenerationParams& params,
-                         const AllowedSequenceTrie* allowed,
-                         int64_t num_beams) {
-  return allowed != nullptr
-             ? num_beams + allowed->num_sequences()
-             : NumWithoutTrie(FinishingTokenIds(params).size(), num_beams);
+                         const Constraint* constraint, int64_t num_beams) {
+  return constraint != nullptr
+             ? num_beams + constraint->MaxLast(num_beams)
+             : NumUnconstrained(FinishingTokenIds(params).size(), num_beams);
 }
 
 void AssignContinuations(std::span<const LiveBeam> beams,

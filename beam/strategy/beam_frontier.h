@@ -15,12 +15,12 @@
 #include <span>
 #include <vector>
 
-#include "beam/strategy/allowed_sequence_trie.h"
 #include "beam/strategy/decode_strategy.h"
 #include "beam/strategy/finished_pool.h"
 #include "beam/strategy/length_penalty.h"
 #include "beam/strategy/stopping_criteria.h"
 #include "beam/strategy/token_tree.h"
+#include "constrain/constraint.h"
 #include "request/generation_params.h"
 
 namespace espalier {
@@ -95,14 +95,14 @@ class BeamFrontier {
 
 // Returns the number of candidates of `beams` that a step needs so that
 // num_beams continue, whichever candidates end: as in transformers, max(2, 1 +
-// number of ids that end a sequence) * num_beams. With allowed sequences, adds
-// the leaf children instead.
+// number of ids that end a sequence) * num_beams. With a constraint, adds the
+// tokens after which nothing may follow instead.
 int NumCandidates(std::span<const LiveBeam> beams,
                   const StoppingCriteria& criteria, int num_beams);
-// Returns the largest value of NumCandidates for any beams. No two beams of a
-// frontier reach the same allowed sequence.
+// Returns the largest value of NumCandidates for any beams of a frontier, which
+// are different sequences.
 int64_t MaxNumCandidates(const GenerationParams& params,
-                         const AllowedSequenceTrie* allowed, int64_t num_beams);
+                         const Constraint* constraint, int64_t num_beams);
 
 // Sets the continuations of `beams`, by rank.
 void AssignContinuations(std::span<const LiveBeam> beams,

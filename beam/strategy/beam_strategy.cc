@@ -11,14 +11,14 @@
 namespace espalier {
 
 BeamStrategy::BeamStrategy(const GenerationParams& params,
-                           std::shared_ptr<const AllowedSequenceTrie> allowed,
+                           std::shared_ptr<const Constraint> constraint,
                            std::shared_ptr<const RequestText> text)
     : num_beams_(SaturateToInt(params.num_beams)),
       num_return_sequences_(SaturateToInt(params.num_return_sequences)),
       max_new_tokens_(SaturateToInt(params.max_new_tokens.value())),
       length_penalty_(params),
       search_termination_(params, num_beams_),
-      stopping_criteria_(params, std::move(allowed), std::move(text)),
+      stopping_criteria_(params, std::move(constraint), std::move(text)),
       order_(MakeCandidateOrder(params)),
       frontier_(num_beams_, search_termination_.pool_capacity(),
                 &stopping_criteria_, &length_penalty_, &tree_) {}

@@ -16,7 +16,7 @@
 //
 // Two deliberate differences. If score processors leave fewer than k
 // continuations, fewer beams live and fewer hypotheses are returned; the
-// reference pads with copies of score -1e9. With allowed sequences, m is large
+// reference pads with copies of score -1e9. With a constraint, m is large
 // enough that no beam is lost to candidates that end.
 #pragma once
 
@@ -37,15 +37,14 @@ class BeamStrategy : public DecodeStrategy {
  public:
   // `params` as ValidateParams leaves them; other arguments as for
   // StoppingCriteria.
-  explicit BeamStrategy(
-      const GenerationParams& params,
-      std::shared_ptr<const AllowedSequenceTrie> allowed = nullptr,
-      std::shared_ptr<const RequestText> text = nullptr);
+  explicit BeamStrategy(const GenerationParams& params,
+                        std::shared_ptr<const Constraint> constraint = nullptr,
+                        std::shared_ptr<const RequestText> text = nullptr);
 
   // Returns the largest num_candidates of any step; so do other strategies.
   static int64_t MaxNumCandidates(const GenerationParams& params,
-                                  const AllowedSequenceTrie* allowed) {
-    return espalier::MaxNumCandidates(params, allowed, params.num_beams);
+                                  const Constraint* constraint) {
+    return espalier::MaxNumCandidates(params, constraint, params.num_beams);
   }
   void DescribeSelection(PlanSelection* selection) const override;
   bool supports_async_scheduling() const override;

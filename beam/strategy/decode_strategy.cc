@@ -19,6 +19,7 @@ std::vector<std::string> BanningOptions(const GenerationParams& params) {
     if (in_use) names.push_back(name);
   };
   add(params.allowed_token_ids.has_value(), "allowed_token_ids");
+  add(params.constraint.has_value(), "constraint");
   add(params.allowed_sequences.has_value(), "allowed_sequences");
   add(!params.suppress_tokens.empty(), "suppress_tokens");
   add(!params.bad_words_ids.empty(), "bad_words_ids");

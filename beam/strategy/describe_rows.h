@@ -23,7 +23,8 @@ void DescribeRows(size_t num_rows, const SequenceOf& sequence_of,
   if (!criteria.restricts()) return;
   selection->allowed.clear();
   for (size_t row = 0; row < num_rows; ++row) {
-    selection->allowed.push_back(*criteria.Next(sequence_of(row).progress));
+    selection->allowed.push_back(
+        criteria.LegalTokens(sequence_of(row).progress).tokens);
   }
 }
 

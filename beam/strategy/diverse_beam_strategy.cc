@@ -12,7 +12,7 @@ namespace espalier {
 
 DiverseBeamStrategy::DiverseBeamStrategy(
     const GenerationParams& params,
-    std::shared_ptr<const AllowedSequenceTrie> allowed,
+    std::shared_ptr<const Constraint> constraint,
     std::shared_ptr<const RequestText> text)
     : num_beams_(SaturateToInt(params.num_beams)),
       group_size_(num_beams_ / SaturateToInt(params.num_beam_groups)),
@@ -21,7 +21,7 @@ DiverseBeamStrategy::DiverseBeamStrategy(
       diversity_penalty_(params.diversity_penalty),
       length_penalty_(params),
       search_termination_(params, group_size_),
-      stopping_criteria_(params, std::move(allowed), std::move(text)) {
+      stopping_criteria_(params, std::move(constraint), std::move(text)) {
   CHECK_EQ(num_beams_ % group_size_, 0) << "beams in groups";
   for (int g = 0; g < num_beams_ / group_size_; ++g) {
     groups_.emplace_back(group_size_, search_termination_.pool_capacity(),
@@ -31,8 +31,8 @@ DiverseBeamStrategy::DiverseBeamStrategy(
 
 // A row's best candidates remain best except those that earlier groups chose,
 // so the number of candidates grows by the number of tokens that these can
-// choose. Groups may be at equal allowed sequences, so each counts its leaf
-// children separately.
+// choose. Groups may be at equal states of a constraint, so each counts the
+// tokens that end a sequence there separately.
 void DiverseBeamStrategy::DescribeSelection(PlanSelection* selection) const {
   CHECK(!done_) << "the request is done";
   std::vector<LiveBeam> rows = LiveBeams();
@@ -56,10 +56,10 @@ void DiverseBeamStrategy::DescribeSelection(PlanSelection* selection) const {
                                  .penalty = diversity_penalty_};
 }
 
-int64_t DiverseBeamStrategy::MaxNumCandidates(
-    const GenerationParams& params, const AllowedSequenceTrie* allowed) {
+int64_t DiverseBeamStrategy::MaxNumCandidates(const GenerationParams& params,
+                                              const Constraint* constraint) {
   const int64_t group_size = params.num_beams / params.num_beam_groups;
-  return espalier::MaxNumCandidates(params, allowed, group_size) +
+  return espalier::MaxNumCandidates(params, constraint, group_size) +
          params.num_beams - group_size;
 }
 

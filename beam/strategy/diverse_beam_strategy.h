@@ -39,14 +39,14 @@ class DiverseBeamStrategy : public DecodeStrategy {
   // StoppingCriteria.
   explicit DiverseBeamStrategy(
       const GenerationParams& params,
-      std::shared_ptr<const AllowedSequenceTrie> allowed = nullptr,
+      std::shared_ptr<const Constraint> constraint = nullptr,
       std::shared_ptr<const RequestText> text = nullptr);
 
   // Rows are the beams of the active groups, in order of the groups. At the
   // first step all groups begin in one row.
   void DescribeSelection(PlanSelection* selection) const override;
   static int64_t MaxNumCandidates(const GenerationParams& params,
-                                  const AllowedSequenceTrie* allowed);
+                                  const Constraint* constraint);
   bool supports_async_scheduling() const override { return false; }
   absl::Status Advance(const SelectionResult& result,
                        std::vector<Decision>* decisions) override;

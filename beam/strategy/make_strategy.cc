@@ -15,18 +15,18 @@ namespace {
 struct StrategyClass {
   std::unique_ptr<DecodeStrategy> (*make)(
       const GenerationParams& params,
-      std::shared_ptr<const AllowedSequenceTrie> allowed,
+      std::shared_ptr<const Constraint> constraint,
       std::shared_ptr<const RequestText> text);
   int64_t (*max_num_candidates)(const GenerationParams& params,
-                                const AllowedSequenceTrie* allowed);
+                                const Constraint* constraint);
 };
 
 template <typename Strategy>
 std::unique_ptr<DecodeStrategy> Make(
     const GenerationParams& params,
-    std::shared_ptr<const AllowedSequenceTrie> allowed,
+    std::shared_ptr<const Constraint> constraint,
     std::shared_ptr<const RequestText> text) {
-  return std::make_unique<Strategy>(params, std::move(allowed),
+  return std::make_unique<Strategy>(params, std::move(constraint),
                                     std::move(text));
 }
 
@@ -44,14 +44,14 @@ const StrategyClass& ClassOf(const GenerationParams& params) {
 
 std::unique_ptr<DecodeStrategy> MakeStrategy(
     const GenerationParams& params,
-    std::shared_ptr<const AllowedSequenceTrie> allowed,
+    std::shared_ptr<const Constraint> constraint,
     std::shared_ptr<const RequestText> text) {
-  return ClassOf(params).make(params, std::move(allowed), std::move(text));
+  return ClassOf(params).make(params, std::move(constraint), std::move(text));
 }
 
 int64_t MaxNumCandidates(const GenerationParams& params,
-                         const AllowedSequenceTrie* allowed) {
-  return ClassOf(params).max_num_candidates(params, allowed);
+                         const Constraint* constraint) {
+  return ClassOf(params).max_num_candidates(params, constraint);
 }
 
 }  // namespace espalier

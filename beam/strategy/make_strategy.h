@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <memory>
 
-#include "beam/strategy/allowed_sequence_trie.h"
 #include "beam/strategy/decode_strategy.h"
 #include "beam/strategy/request_text.h"
+#include "constrain/constraint.h"
 #include "request/generation_params.h"
 
 namespace espalier {
@@ -20,12 +20,12 @@ namespace espalier {
 // StoppingCriteria.
 std::unique_ptr<DecodeStrategy> MakeStrategy(
     const GenerationParams& params,
-    std::shared_ptr<const AllowedSequenceTrie> allowed,
+    std::shared_ptr<const Constraint> constraint,
     std::shared_ptr<const RequestText> text);
 
 // Returns the largest number of candidates of any step's selection.
-//   allowed  null: no restriction
+//   constraint  null: none
 int64_t MaxNumCandidates(const GenerationParams& params,
-                         const AllowedSequenceTrie* allowed);
+                         const Constraint* constraint);
 
 }  // namespace espalier

@@ -13,15 +13,14 @@
 
 namespace espalier {
 
-SampleStrategy::SampleStrategy(
-    const GenerationParams& params,
-    std::shared_ptr<const AllowedSequenceTrie> allowed,
-    std::shared_ptr<const RequestText> text)
+SampleStrategy::SampleStrategy(const GenerationParams& params,
+                               std::shared_ptr<const Constraint> constraint,
+                               std::shared_ptr<const RequestText> text)
     : samples_(NumSequences(params)),
       live_(samples_.size()),
       max_new_tokens_(SaturateToInt(params.max_new_tokens.value())),
       num_return_sequences_(SaturateToInt(params.num_return_sequences)),
-      stopping_criteria_(params, std::move(allowed), std::move(text)) {
+      stopping_criteria_(params, std::move(constraint), std::move(text)) {
   for (Sample& sample : samples_) sample.progress = stopping_criteria_.Begin();
   std::iota(live_.begin(), live_.end(), 0);
 }
@@ -69,11 +68,10 @@ size_t SampleStrategy::LengthOfDraft(const Sample& sample,
     return LengthToEnd(draft, stopping_criteria_.token_ids(),
                        /*keeps_end=*/false);
   }
-  StoppingCriteria::Progress progress;
-  progress.allowed = sample.progress.allowed;
+  StoppingCriteria::Progress progress = sample.progress;
   for (size_t i = 0; i < draft.size(); ++i) {
-    if (!std::ranges::binary_search(*stopping_criteria_.Next(progress),
-                                    draft[i]) ||
+    if (!std::ranges::binary_search(
+            stopping_criteria_.LegalTokens(progress).tokens, draft[i]) ||
         stopping_criteria_.Feed(draft[i], &progress).hit.has_value()) {
       return i;
     }
@@ -87,14 +85,15 @@ void SampleStrategy::DescribeDrafts(std::vector<std::vector<TokenId>> drafts,
     selection->allowed.clear();
     for (size_t rank = 0; rank < live_.size(); ++rank) {
       StoppingCriteria::Progress progress = samples_[live_[rank]].progress;
-      selection->allowed.push_back(*stopping_criteria_.Next(progress));
+      selection->allowed.push_back(
+          stopping_criteria_.LegalTokens(progress).tokens);
       const size_t length = LengthOfDraft(samples_[live_[rank]], drafts[rank]);
       for (size_t i = 0; i < drafts[rank].size(); ++i) {
         if (i < length) stopping_criteria_.Feed(drafts[rank][i], &progress);
         // Nothing may follow at the end of the truncated draft.
-        selection->allowed.push_back(i < length
-                                         ? *stopping_criteria_.Next(progress)
-                                         : std::span<const TokenId>());
+        selection->allowed.push_back(
+            i < length ? stopping_criteria_.LegalTokens(progress).tokens
+                       : std::span<const TokenId>());
       }
     }
   }

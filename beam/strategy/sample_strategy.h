@@ -12,9 +12,9 @@
 // If no token is possible for one sample, the request ends with that error, as
 // in the reference: without that sample the others would be a biased draw.
 //
-// With allowed sequences, a sample ends with the first one that it completes,
-// even if that is a prefix of another. If the sequences end in an EOS, the
-// model chooses between the two.
+// With a constraint, a sample ends with the first sequence of it that it
+// completes, even if that is a prefix of another. If the sequences end in an
+// EOS, the model chooses between the two.
 #pragma once
 
 #include <cmath>
@@ -36,12 +36,11 @@ class SampleStrategy final : public DecodeStrategy {
   // StoppingCriteria.
   explicit SampleStrategy(
       const GenerationParams& params,
-      std::shared_ptr<const AllowedSequenceTrie> allowed = nullptr,
+      std::shared_ptr<const Constraint> constraint = nullptr,
       std::shared_ptr<const RequestText> text = nullptr);
 
   void DescribeSelection(PlanSelection* selection) const override;
-  static int64_t MaxNumCandidates(const GenerationParams&,
-                                  const AllowedSequenceTrie*) {
+  static int64_t MaxNumCandidates(const GenerationParams&, const Constraint*) {
     return 1;
   }
   void UpdateSelection(PlanSelection* selection) const override {

@@ -12,13 +12,13 @@
 namespace espalier {
 StochasticBeamStrategy::StochasticBeamStrategy(
     const GenerationParams& params,
-    std::shared_ptr<const AllowedSequenceTrie> allowed,
+    std::shared_ptr<const Constraint> constraint,
     std::shared_ptr<const RequestText> text)
     : num_beams_(SaturateToInt(params.num_beams)),
       num_return_sequences_(SaturateToInt(params.num_return_sequences)),
       max_new_tokens_(SaturateToInt(params.max_new_tokens.value())),
       seed_(params.seed.value_or(0)),
-      stopping_criteria_(params, std::move(allowed), std::move(text)),
+      stopping_criteria_(params, std::move(constraint), std::move(text)),
       beam_(1),
       live_(1) {
   beam_[0].progress = stopping_criteria_.Begin();

@@ -44,12 +44,12 @@ class StochasticBeamStrategy : public DecodeStrategy {
   // StoppingCriteria.
   explicit StochasticBeamStrategy(
       const GenerationParams& params,
-      std::shared_ptr<const AllowedSequenceTrie> allowed = nullptr,
+      std::shared_ptr<const Constraint> constraint = nullptr,
       std::shared_ptr<const RequestText> text = nullptr);
 
   void DescribeSelection(PlanSelection* selection) const override;
   static int64_t MaxNumCandidates(const GenerationParams& params,
-                                  const AllowedSequenceTrie*) {
+                                  const Constraint*) {
     return params.num_beams + 1;
   }
   bool supports_async_scheduling() const override { return false; }

@@ -20,13 +20,12 @@ bool StopsAtEnd(TextStream text, std::optional<TokenId> last) {
 
 }  // namespace
 
-StoppingCriteria::StoppingCriteria(
-    const GenerationParams& params,
-    std::shared_ptr<const AllowedSequenceTrie> allowed,
-    std::shared_ptr<const RequestText> text)
+StoppingCriteria::StoppingCriteria(const GenerationParams& params,
+                                   std::shared_ptr<const Constraint> constraint,
+                                   std::shared_ptr<const RequestText> text)
     : shared_token_ids_(FinishingTokenIds(params)),
       token_ids_(shared_token_ids_.items()),
-      allowed_(std::move(allowed)),
+      constraint_(std::move(constraint)),
       text_(params.stop.empty() ? nullptr : std::move(text)),
       eos_token_ids_(DistinctEosTokenIds(params)) {
   CHECK(params.stop.empty() || has_stops()) << "stops need a text";
@@ -34,13 +33,14 @@ StoppingCriteria::StoppingCriteria(
 
 StoppingCriteria::Progress StoppingCriteria::Begin() const {
   Progress progress;
+  if (restricts()) progress.state = constraint_->start();
   if (has_stops()) progress.text = text_->Begin();
   return progress;
 }
 
 StoppingCriteria::Outcome StoppingCriteria::FeedAny(TokenId token,
                                                     Progress* progress) const {
-  if (allowed_ != nullptr) return FeedAllowed(token, progress);
+  if (restricts()) return FeedConstrained(token, progress);
   if (std::ranges::binary_search(token_ids_, token)) {
     const bool is_eos = std::ranges::binary_search(eos_token_ids_, token);
     const bool is_cut = has_stops() && StopsAtEnd(*progress->text, token);
@@ -59,32 +59,22 @@ FinishReason StoppingCriteria::AtEnd(const Progress& progress,
   return is_cut ? FinishReason::kStop : reason;
 }
 
-StoppingCriteria::Outcome StoppingCriteria::FeedAllowed(
+StoppingCriteria::Outcome StoppingCriteria::FeedConstrained(
     TokenId token, Progress* progress) const {
-  progress->allowed = allowed_->Child(progress->allowed, token);
-  CHECK(progress->allowed != AllowedSequenceTrie::kNone)
+  progress->state = constraint_->Advance(progress->state, token);
+  CHECK(progress->state != Constraint::kNone)
       << "token " << token << " may not follow";
   Outcome outcome;
-  outcome.goes_on = allowed_->num_children(progress->allowed) > 0;
-  if (!allowed_->is_end(progress->allowed)) return outcome;
-  const bool is_eos = std::ranges::binary_search(eos_token_ids_, token);
-  outcome.hit = is_eos ? FinishReason::kEos : FinishReason::kStop;
+  outcome.goes_on = !constraint_->ends(progress->state);
+  if (constraint_->accepts(progress->state)) {
+    const bool is_eos = std::ranges::binary_search(eos_token_ids_, token);
+    const bool is_cut =
+        is_eos && has_stops() && StopsAtEnd(*progress->text, token);
+    outcome.hit = is_eos && !is_cut ? FinishReason::kEos : FinishReason::kStop;
+  } else if (has_stops() && progress->text->Feed(token).stop_idx.has_value()) {
+    return {FinishReason::kStop, false};
+  }
   return outcome;
-}
-
-std::optional<std::span<const TokenId>> StoppingCriteria::Next(
-    const Progress& progress) const {
-  if (allowed_ == nullptr) return std::nullopt;
-  return allowed_->Next(progress.allowed);
-}
-
-int StoppingCriteria::num_next(const Progress& progress) const {
-  return allowed_ == nullptr ? 0 : allowed_->num_children(progress.allowed);
-}
-
-int StoppingCriteria::num_leaf_children(const Progress& progress) const {
-  return allowed_ == nullptr ? 0
-                             : allowed_->num_leaf_children(progress.allowed);
 }
 
 absl::Status CheckStops(const GenerationParams& params,

@@ -1,9 +1,9 @@
 // StoppingCriteria: the tokens that may follow a live sequence, and those that
 // end it, with the finish reason:
 //
-//   allowed sequences   one is complete ("stop", or "eos" by an EOS id). No
-//                       other criterion applies then; the sequence also
-//                       continues if it is a prefix of another one
+//   constraint          the sequence is in the language ("stop", or "eos" by
+//                       an EOS id). No id ends it otherwise; it also continues
+//                       if it begins another one
 //   EOS id              "eos"; "stop" if the text ends with a stop string that
 //                       is complete only because nothing follows
 //   stop id             "stop"
@@ -19,12 +19,11 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <vector>
 
 #include "base/ids.h"
 #include "base/shared_list.h"
-#include "beam/strategy/allowed_sequence_trie.h"
 #include "beam/strategy/request_text.h"
+#include "constrain/constraint.h"
 #include "request/generation_params.h"
 #include "request/request.h"
 #include "text/text_stream.h"
@@ -34,7 +33,7 @@ namespace espalier {
 class StoppingCriteria {
  public:
   struct Progress {
-    AllowedSequenceTrie::Node allowed = AllowedSequenceTrie::kRoot;
+    Constraint::State state = 0;     // if there is a constraint
     std::optional<TextStream> text;  // if there are stop strings
   };
   struct Outcome {
@@ -43,10 +42,11 @@ class StoppingCriteria {
   };
 
   // `params` as ValidateParams leaves them; the others are built from these
-  // params. `text` is required if there are stop strings.
+  // params. A null constraint allows everything. `text` is required if there
+  // are stop strings.
   explicit StoppingCriteria(
       const GenerationParams& params,
-      std::shared_ptr<const AllowedSequenceTrie> allowed = nullptr,
+      std::shared_ptr<const Constraint> constraint = nullptr,
       std::shared_ptr<const RequestText> text = nullptr);
   // Not copyable: parts of a strategy point to it.
   StoppingCriteria(const StoppingCriteria&) = delete;
@@ -75,16 +75,16 @@ class StoppingCriteria {
   // As above, for a sequence that ends by `reason`.
   FinishReason AtEnd(const Progress& progress, FinishReason reason) const;
 
-  // Returns the tokens that may follow; unset: all.
-  std::optional<std::span<const TokenId>> Next(const Progress& progress) const;
-  // Return the number of tokens in Next(), and of those without children.
-  int num_next(const Progress& progress) const;
-  int num_leaf_children(const Progress& progress) const;
+  // Returns the tokens that may follow. REQUIRES: restricts().
+  Constraint::Legal LegalTokens(const Progress& progress) const {
+    return constraint_->LegalTokens(progress.state);
+  }
 
   // True if all tokens may follow, and a sequence ends only by a token of
   // token_ids().
-  bool is_by_token() const { return allowed_ == nullptr && !has_stops(); }
-  bool restricts() const { return allowed_ != nullptr; }
+  bool is_by_token() const { return constraint_ == nullptr && !has_stops(); }
+  // True if there is a constraint.
+  bool restricts() const { return constraint_ != nullptr; }
 
   // EOS and stop ids, ascending, without duplicates.
   std::span<const TokenId> token_ids() const { return token_ids_; }
@@ -93,13 +93,13 @@ class StoppingCriteria {
   bool has_stops() const { return text_ != nullptr; }
   // Feed for a token of any kind.
   Outcome FeedAny(TokenId token, Progress* progress) const;
-  Outcome FeedAllowed(TokenId token, Progress* progress) const;
+  Outcome FeedConstrained(TokenId token, Progress* progress) const;
 
   const SharedList<TokenId> shared_token_ids_;
   const std::span<const TokenId> token_ids_;  // its elements, read at each step
-  const std::shared_ptr<const AllowedSequenceTrie> allowed_;  // or null
-  const std::shared_ptr<const RequestText> text_;  // null: no stop strings
-  const SharedList<TokenId> eos_token_ids_;        // ascending
+  const std::shared_ptr<const Constraint> constraint_;  // or null
+  const std::shared_ptr<const RequestText> text_;       // null: no stop strings
+  const SharedList<TokenId> eos_token_ids_;             // ascending
 };
 
 // Checks that the request's stop strings, which ValidateParams has validated,

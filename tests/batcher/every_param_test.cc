@@ -16,6 +16,7 @@
 #include "base/json.h"
 #include "base/status.h"
 #include "batcher/scheduler/scheduler.h"
+#include "beam/constraint_cache.h"
 #include "beam/strategy/selection_options.h"
 #include "kernels/verify/verify.h"
 #include "model/transformer_model.h"
@@ -127,6 +128,26 @@ constexpr const char* kParams[] = {
         "allowed_sequences": [[5, 6], [5, 6, 7], [8, 9, 10, 11], [12]]})",
     R"({"do_sample": true, "n": 4, "seed": 16,
         "allowed_sequences": [[5, 6], [5, 6, 7], [8, 9, 10, 11], [12]]})",
+    // Bytes are tokens of their own.
+    R"({"constraint": {"regex": "[\\x01-\\x08]{2,4}!?"}})",
+    R"({"num_beams": 4, "n": 3,
+        "constraint": {"regex": "([\\x01-\\x08 ]*!)+"}, "logprobs": 1})",
+    R"({"num_beams": 5, "n": 5, "early_stopping": "never",
+        "constraint": {"choice": ["\u0001\u0002", "\u0003", " !\u0001",
+                                  "\u0001\u0002\u0005\u0006"]}})",
+    R"({"do_sample": true, "n": 4, "seed": 26, "logprobs": 2,
+        "constraint": {"choice": ["\u0001\u0002", "\u0003", "\u0001"]}})",
+    R"({"do_sample": true, "n": 3, "seed": 27, "top_p": 0.9,
+        "constraint": {"regex": "[\\x00-\\x1f]*"}, "min_new_tokens": 2,
+        "repetition_penalty": 1.2, "suppress_tokens": [7, 9],
+        "stop": ["\u0005", "\u0006"]})",
+    R"({"num_beams": 6, "n": 6, "num_beam_groups": 3, "diversity_penalty": 0.4,
+        "constraint": {"regex": "([\\x01-\\x05]\\x07){1,3}"}})",
+    R"({"num_beams": 4, "n": 4, "stochastic": true, "seed": 28,
+        "constraint": {"regex": "[\\x01-\\x05]{1,3}"}})",
+    R"({"num_beams": 3, "do_sample": true, "seed": 29, "no_repeat_ngram_size": 2,
+        "constraint": {"regex": "[\\x01-\\x05]{3,}"}, "stop_token_ids": [8],
+        "logit_bias": {"9": 1.5}, "ignore_eos": true})",
     R"({"forced_bos_token_id": 6, "forced_eos_token_id": 2})",
     R"({"num_beams": 3, "n": 3, "forced_bos_token_id": 6, "logprobs": 2,
         "forced_eos_token_id": [2, 5], "max_new_tokens": 4,
@@ -286,11 +307,12 @@ std::vector<Request> AllRequests(const ModelDescription& model) {
 
 class Runner {
  public:
-  Runner() {
+  explicit Runner(const ModelDescription& model) {
     absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer =
         Tokenizer::Load(SourcePath("models/en-fr/tokenizer.model"));
     CHECK(tokenizer.ok());
     tokenizer_ = *std::move(tokenizer);
+    constraints_ = std::make_unique<ConstraintCache>(tokenizer_, model);
   }
 
   // The lines out of requests that run together, `num_at_once` of which arrive
@@ -305,7 +327,8 @@ class Runner {
     const auto arrive = [&](int) {
       for (int i = 0; i < num_at_once && next < requests.size(); ++i, ++next) {
         scheduler.Submit(RequestId{static_cast<int64_t>(next)},
-                         PreparedRequest(requests[next], tokenizer_),
+                         PreparedRequest(requests[next], tokenizer_, nullptr,
+                                         *constraints_->Get(requests[next])),
                          [&line = lines[next]](absl::StatusOr<Result> result) {
                            // Its usage depends on the other requests.
                            if (result.ok()) result->usage.num_cached_tokens = 0;
@@ -330,6 +353,7 @@ class Runner {
 
  private:
   std::shared_ptr<const Tokenizer> tokenizer_;
+  std::unique_ptr<ConstraintCache> constraints_;
 };
 
 // Each request twice, so that there are 64 others.
@@ -349,13 +373,13 @@ void ExpectSame(const std::vector<std::string>& together,
 }
 
 TEST(EveryParamTest, TogetherIsAsAloneOnAnyPagesAndPlans) {
-  Runner runner;
   ToyModelOptions options;
   options.vocab_size = 40;
   options.eos_boost = 1;
   options.page_size = 16;
   options.num_pages = 2000;
   ToyModel roomy(options);
+  Runner runner(roomy.description());
   const std::vector<Request> requests = AllRequests(roomy.description());
   const std::vector<std::string> alone = runner.RunEachAlone(roomy, requests);
   const std::set<std::string> distinct(alone.begin(), alone.end());
@@ -382,7 +406,6 @@ TEST(EveryParamTest, TogetherIsAsAloneOnAnyPagesAndPlans) {
 }
 
 TEST(EveryParamTest, TogetherIsAsAloneOfALanguageModel) {
-  Runner runner;
   const std::shared_ptr<ThreadPool> threads = MakePool(2);
   const auto load = [&](int page_size) {
     TransformerOptions options;
@@ -392,6 +415,7 @@ TEST(EveryParamTest, TogetherIsAsAloneOfALanguageModel) {
                                    threads);
   };
   const std::unique_ptr<TransformerModel> roomy = load(16);
+  Runner runner(roomy->description());
   const std::vector<Request> requests = AllRequests(roomy->description());
   const std::vector<std::string> alone = runner.RunEachAlone(*roomy, requests);
   for (const int page_size : {1, 64}) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "beam/prepared_request.h"
+#include "beam/strategy/allowed_sequences.h"
 #include "beam/strategy/diverse_beam_strategy.h"
 #include "beam/strategy/length_penalty.h"
 #include "beam/strategy/selection_options.h"
@@ -265,7 +266,7 @@ TEST(AllowedSearchTest, GroupsNeedNoMoreThanTheirWorstCase) {
   request.params.num_beam_groups = 4;
   constexpr int kManyTokens = 1000;
   DiverseBeamStrategy strategy(request.params,
-                               AllowedSequenceTrie::Make(request.params));
+                               AllowedSequencesOf(request.params));
   ASSERT_OK(strategy.Advance({.candidates = {{0, 40, -1.0f}}}, nullptr));
   PlanSelection selection;
   strategy.DescribeSelection(&selection);

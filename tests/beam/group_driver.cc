@@ -24,7 +24,7 @@ absl::Status GroupDriver::Add(const Request& request, int chunk) {
   const RequestId id{static_cast<int64_t>(groups_.size())};
   PreparedRequest prepared(request);
   const int64_t max_asked =
-      MaxNumCandidates(prepared.request.params, prepared.allowed.get());
+      MaxNumCandidates(prepared.request.params, prepared.constraint.get());
   const int64_t max_candidates =
       MaxCandidates(prepared, model_.description().vocab_size);
   groups_.push_back(

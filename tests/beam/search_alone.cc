@@ -9,6 +9,7 @@
 
 #include "base/status.h"
 #include "base/thread_pool.h"
+#include "beam/strategy/allowed_sequences.h"
 #include "beam/strategy/make_strategy.h"
 #include "beam/strategy/selection_options.h"
 #include "executor/host/select_all.h"
@@ -142,9 +143,11 @@ SelectionResult NextAnswer(const DecodeStrategy& strategy,
 
 absl::StatusOr<Result> SearchAsTheEngine(
     const LogitsModel& model, const Request& request,
-    std::shared_ptr<const Tokenizer> tokenizer) {
+    std::shared_ptr<const Tokenizer> tokenizer,
+    std::shared_ptr<const Constraint> constraint) {
+  if (constraint == nullptr) constraint = AllowedSequencesOf(request.params);
   const std::unique_ptr<DecodeStrategy> strategy =
-      MakeStrategy(request.params, AllowedSequenceTrie::Make(request.params),
+      MakeStrategy(request.params, std::move(constraint),
                    RequestText::Make(request.params, std::move(tokenizer)));
   Result result;
   for (; !strategy->done(); ++result.usage.num_steps) {

@@ -3,11 +3,13 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "beam/strategy/decode_strategy.h"
+#include "constrain/constraint.h"
 #include "request/request.h"
 #include "tests/toy_model.h"
 #include "text/tokenizer/tokenizer.h"
@@ -65,9 +67,11 @@ SelectionResult NextAnswer(const DecodeStrategy& strategy,
                            const LogitsModel& model, const Request& request);
 
 // Runs `request` by its strategy.
+//   constraint  null: its allowed sequences, if it has any
 // Errors: as DecodeStrategy::Advance.
 absl::StatusOr<Result> SearchAsTheEngine(
     const LogitsModel& model, const Request& request,
-    std::shared_ptr<const Tokenizer> tokenizer = nullptr);
+    std::shared_ptr<const Tokenizer> tokenizer = nullptr,
+    std::shared_ptr<const Constraint> constraint = nullptr);
 
 }  // namespace espalier::testing

@@ -156,8 +156,9 @@ TEST(UsageTest, WhatWasProbablyMeantIsNamed) {
       {{"serve", "--verbose"}, "; did you mean --log-requests?\n"},
       {{"generate", "--mirostat", "2"}, "; there is nothing like it\n"},
       {{"generate", "--grammar", "a"},
-       "; there is none, but --allowed-sequences can list what the output may "
-       "be\n"},
+       "; there is none, but --constraint can be a regular expression or a "
+       "list "
+       "of choices\n"},
       {{"generate", "--src-lang", "en"}, "; did you mean --from?\n"},
       {{"generate", "--instructions", "a"}, "; did you mean --system?\n"},
       {{"batch", "--system-prompt", "a"},

@@ -253,7 +253,7 @@ AnsweredSearch::AnsweredSearch(const PreparedRequest& request,
                                const CandidateLists& steps)
     : params_(request.request.params),
       answers_(steps),
-      strategy_(MakeStrategy(params_, request.allowed, request.text)) {
+      strategy_(MakeStrategy(params_, request.constraint, request.text)) {
   for (size_t i = 0; i < steps.size() && !strategy_->done(); ++i) {
     Step step = Describe(i);
     step.selection.params = request.selection_params;

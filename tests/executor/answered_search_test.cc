@@ -53,7 +53,7 @@ using Edit = std::function<void(size_t step, const PlanSelection& selection,
 AnsweredRequest RunOf(const PreparedRequest& request, const Edit& edit) {
   const LogitsModel model = ToyLogitsModel({.vocab_size = 60, .seed = 5});
   const auto strategy =
-      MakeStrategy(request.request.params, request.allowed, request.text);
+      MakeStrategy(request.request.params, request.constraint, request.text);
   AnsweredRequest run;
   while (!strategy->done()) {
     PlanSelection selection;

@@ -7,6 +7,8 @@
 #include <memory>
 #include <utility>
 
+#include "beam/constraint_cache.h"
+
 namespace espalier::testing {
 
 Answers Drive(StepExecutor& steps, const std::vector<Request>& requests,
@@ -14,10 +16,12 @@ Answers Drive(StepExecutor& steps, const std::vector<Request>& requests,
   Answers answers(requests.size(), absl::UnknownError("not answered"));
   Scheduler scheduler(steps.description(), options.scheduler,
                       options.num_in_flight > 1);
+  ConstraintCache constraints(options.tokenizer, steps.description());
   for (size_t i = 0; i < requests.size(); ++i) {
     scheduler.Submit(
         RequestId{static_cast<int64_t>(i)},
-        PreparedRequest(requests[i], options.tokenizer, &steps.description()),
+        PreparedRequest(requests[i], options.tokenizer, &steps.description(),
+                        *constraints.Get(requests[i])),
         [&answers, i](absl::StatusOr<Result> result) {
           answers[i] = std::move(result);
         });

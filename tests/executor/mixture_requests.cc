@@ -44,6 +44,8 @@ class Maker {
   // Some share their first tokens, and some are others' beginnings.
   void AddContinuations(Request* request);
   void AddSequenceBias(GenerationParams* params);
+  // Adds a language that bans leave a token of.
+  void AddLanguage(GenerationParams* params);
 
   std::mt19937& random_;
   const ModelDescription& model_;
@@ -234,8 +236,18 @@ void Maker::AddSequenceBias(GenerationParams* params) {
                biases.end());
 }
 
+void Maker::AddLanguage(GenerationParams* params) {
+  params->constraint = {.regex = OneOf({"[a-z ]+[.?!]", "([A-Z][a-z]* ?)+",
+                                        ".{1,12}", "[0-9a-f]*", "[^aeiou]+"})};
+}
+
 void Maker::AddOthers(Request* request) {
   AddEdits(&request->params);
+  const bool is_restricted =
+      request->params.allowed_sequences || request->params.allowed_token_ids;
+  if (limits_.constrains && !is_restricted && OneIn(6)) {
+    AddLanguage(&request->params);
+  }
   if (limits_.scores && OneIn(8)) AddContinuations(request);
   if (!request->params.prompt_logprobs || OneIn(2)) return;
   request->params.logprobs_start =

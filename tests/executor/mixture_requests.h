@@ -23,6 +23,7 @@ struct MixtureLimits {
   bool speculates = false;
   bool has_draft_model = false;  // which drafts for half of these
   bool scores = false;           // one in eight scores continuations
+  bool constrains = false;  // one in six has a text in a language, if it can
 };
 
 // A valid request for `model` and its limits. One in twelve is as wide as the

@@ -18,6 +18,7 @@
 
 #include "base/status.h"
 #include "base/thread_pool.h"
+#include "beam/constraint_cache.h"
 #include "executor/host/model_executor.h"
 #include "model/transformer_model.h"
 #include "tests/executor/answer_comparison.h"
@@ -48,8 +49,8 @@ TEST(MixtureRequestsTest, AllKindsAndWidthsComeUp) {
   const ModelDescription model = AnyModel();
   std::map<std::string, int> kinds;
   int64_t most_samples = 0, most_beams = 0;
-  for (const Request& request :
-       AnyMixtureRequests(Cases(2000, 400), 1, model, {.scores = true})) {
+  for (const Request& request : AnyMixtureRequests(
+           Cases(2000, 400), 1, model, {.scores = true, .constrains = true})) {
     const GenerationParams& p = request.params;
     kinds["scores"] += !request.continuations.empty();
     kinds["logprobs_start"] += p.logprobs_start > 0;
@@ -64,6 +65,7 @@ TEST(MixtureRequestsTest, AllKindsAndWidthsComeUp) {
         p.no_repeat_ngram_size > 0 || p.bad_words_ids.size() > 1;
     kinds["stop"] += !p.stop.empty();
     kinds["sequences"] += p.allowed_sequences.has_value();
+    kinds["constraint"] += p.constraint.has_value();
     kinds["logprobs"] += p.logprobs.has_value();
     kinds["prompt_logprobs"] += p.prompt_logprobs.has_value();
     if (!IsBeamSearch(p)) {
@@ -111,6 +113,8 @@ class MixtureTest : public ::testing::Test {
         Tokenizer::Load(SourcePath("models/en-fr/tokenizer.model"));
     EXPECT_OK(tokenizer.status());
     tokenizer_ = *std::move(tokenizer);
+    constraints_ =
+        std::make_unique<ConstraintCache>(tokenizer_, model_->description());
   }
 
   std::vector<Request> AnyRequests(int count) {
@@ -121,10 +125,12 @@ class MixtureTest : public ::testing::Test {
                                .max_beams = 8,
                                .max_new_tokens = 4,
                                .speculates = true,
-                               .scores = true});
+                               .scores = true,
+                               .constrains = true});
   }
   PreparedRequest Prepared(const Request& request) const {
-    return PreparedRequest(request, tokenizer_);
+    return PreparedRequest(request, tokenizer_, nullptr,
+                           *constraints_->Get(request));
   }
   std::vector<AnsweredRequest> Run(const std::vector<Request>& requests) {
     return Run(model_.get(), requests);
@@ -147,6 +153,7 @@ class MixtureTest : public ::testing::Test {
   const std::shared_ptr<ThreadPool> pool_;
   std::unique_ptr<TransformerModel> model_;
   std::shared_ptr<Tokenizer> tokenizer_;
+  std::unique_ptr<ConstraintCache> constraints_;
 };
 
 TEST_F(MixtureTest, OnTheHostRequestsTogetherGetWhatEachGetsAlone) {

@@ -62,6 +62,7 @@ const Values& FieldValues() {
       {"forced_bos_token_id", {"6", "7"}},
       {"forced_eos_token_id", {"[2]", "[5, 6]"}},
       {"allowed_token_ids", {"[2, 5, 6, 7, 8, 9]", "[2, 7, 8]"}},
+      {"constraint", {R"({"regex": "a+"})", R"({"choice": ["a", "b"]})"}},
       {"allowed_sequences", {"[[6, 7], [8]]", "[[9]]"}},
       {"max_new_tokens", {"5", "9"}},
       {"min_new_tokens", {"2", "3"}},

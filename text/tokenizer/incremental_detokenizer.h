@@ -60,6 +60,9 @@ class IncrementalDetokenizer {
 
   const Tokenizer& tokenizer() const { return *tokenizer_; }
   bool shows_special() const { return shows_special_; }
+  // True if the next token is the first of a text: spaces that the tokenizer
+  // drops there fall.
+  bool drops_space() const { return drops_space_; }
 
  private:
   const TokenSpellings& spellings() const { return tokenizer_->spellings(); }

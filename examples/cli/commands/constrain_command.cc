@@ -21,12 +21,12 @@
 #include "constrain/sample_text.h"
 #include "constrain/token_constraint.h"
 #include "espalier/model_text.h"
-#include "espalier/token_bytes.h"
 #include "examples/cli/input/line_reader.h"
 #include "examples/cli/output/exit_code.h"
 #include "examples/cli/output/output.h"
 #include "examples/cli/runtime/load_model_text.h"
 #include "request/read_json_text.h"
+#include "request/token_bytes.h"
 
 namespace espalier::cli {
 namespace {

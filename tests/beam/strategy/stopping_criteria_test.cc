@@ -7,6 +7,7 @@
 #include <string>
 
 #include "beam/prepared_request.h"
+#include "beam/strategy/allowed_sequences.h"
 #include "tests/status_matchers.h"
 #include "tests/text/test_tokenizer.h"
 
@@ -131,12 +132,11 @@ TEST(StoppingCriteriaTest, StopsAreThoseThatWerePreparedWithTheRequest) {
 TEST(StoppingCriteriaTest, WhereSequencesAreAllowedTheirEndsAloneCount) {
   GenerationParams params = StoppingParams();
   params.allowed_sequences = {{{5, 6}, {5, 6, 2}, {8}}};
-  const StoppingCriteria criteria(params, AllowedSequenceTrie::Make(params));
+  const StoppingCriteria criteria(params, AllowedSequencesOf(params));
   EXPECT_FALSE(criteria.is_by_token());
   StoppingCriteria::Progress progress = criteria.Begin();
-  EXPECT_THAT(*criteria.Next(progress), ElementsAre(5, 8));
-  EXPECT_EQ(criteria.num_next(progress), 2);
-  EXPECT_EQ(criteria.num_leaf_children(progress), 1);
+  EXPECT_THAT(criteria.LegalTokens(progress).tokens, ElementsAre(5, 8));
+  EXPECT_EQ(criteria.LegalTokens(progress).num_last, 1);
   EXPECT_EQ(criteria.Feed(5, &progress).hit, std::nullopt);
   const StoppingCriteria::Outcome both = criteria.Feed(6, &progress);
   EXPECT_EQ(both.hit, FinishReason::kStop);

@@ -40,7 +40,10 @@ inline std::vector<MalformedRequest> MalformedParams() {
              "unknown field \"top_a\" in params; there is nothing like it"),
       params(R"({"grammar": "root ::= a"})",
              "unknown field \"grammar\" in params; there is none, but "
-             "allowed_sequences can list what the output may be"),
+             "constraint can be a regular expression or a list of choices"),
+      params(R"({"guided_regex": "a"})",
+             "unknown field \"guided_regex\" in params; did you mean "
+             "constraint?"),
       params(R"({"": 2})", "unknown field \"\" in params"),
       params(R"({"watermark": null})", "unknown field \"watermark\" in params"),
       params(R"({"n": 1, "num_return_sequences": 1})",
@@ -194,6 +197,20 @@ inline std::vector<MalformedRequest> MalformedParams() {
       params(R"({"allowed_token_ids": true})",
              "allowed_token_ids must be a token id or a list of token ids, got "
              "true"),
+      params(R"({"constraint": "a"})",
+             "constraint must be an object with regex, a string, or choice, a "
+             "list of strings, got \"a\""),
+      params(R"({"constraint": {}})",
+             "constraint must be an object with regex, a string, or choice, a "
+             "list of strings, got {}"),
+      params(R"({"constraint": {"regex": ["a"]}})",
+             "constraint.regex must be a string, got [\"a\"]"),
+      params(R"({"constraint": {"choice": ["a", 7]}})",
+             "constraint.choice[1] must be a string, got 7"),
+      params(R"({"constraint": {"regex": "a", "choice": ["a"]}})",
+             "constraint must have one kind of language, got regex and choice"),
+      params(R"({"constraint": {"regexp": "a"}})",
+             "constraint must have no field \"regexp\"; did you mean regex?"),
       params(R"({"allowed_sequences": [7]})",
              "allowed_sequences[0] must be a list, got 7"),
       params(R"({"allowed_sequences": [[7, "a"]]})",
@@ -485,6 +502,14 @@ inline std::vector<MalformedRequest> MalformedParams() {
              "id"),
       params(R"({"allowed_sequences": [[7]], "stop": "a"})",
              "stop must be empty with allowed_sequences, got 1 string"),
+      params(R"({"constraint": {"regex": "a"}, "allowed_sequences": [[7]]})",
+             "allowed_sequences must be unset with constraint, got 1 sequence"),
+      params(R"({"constraint": {"regex": "a"}, "allowed_token_ids": [7]})",
+             "allowed_token_ids must be unset with constraint, got 1 id"),
+      params(R"({"constraint": {"regex": "a"}, "forced_bos_token_id": 7})",
+             "forced_bos_token_id must be unset with constraint, got 7"),
+      params(R"({"constraint": {"regex": "a"}, "forced_eos_token_id": [7]})",
+             "forced_eos_token_id must be unset with constraint, got 7"),
   };
 }
 

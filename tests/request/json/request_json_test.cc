@@ -132,6 +132,7 @@ TEST(RequestJsonTest, EveryFieldOfALineArrives) {
         "frequency_penalty": 0.5, "presence_penalty": -0.5,
         "logit_bias": {"9": -2, "7": 1.5}, "allowed_token_ids": [7, 8],
         "allowed_sequences": [[7, 8], [9]], "stop_token_ids": [12],
+        "constraint": {"regex": null, "choice": ["yes", "\u00e9"]},
         "ignore_eos": true, "stop": ["a", "b"], "include_stop": true,
         "skip_special_tokens": false,
         "sequence_bias": [[[7, 8], -1.5], [ [9] , 2 ]],
@@ -188,6 +189,9 @@ TEST(RequestJsonTest, EveryFieldOfALineArrives) {
   EXPECT_THAT(params.allowed_token_ids, Optional(ElementsAre(7, 8)));
   EXPECT_THAT(params.allowed_sequences,
               Optional(ElementsAre(ElementsAre(7, 8), ElementsAre(9))));
+  ASSERT_TRUE(params.constraint.has_value());
+  EXPECT_EQ(params.constraint->regex, std::nullopt);
+  EXPECT_THAT(params.constraint->choice, Optional(ElementsAre("yes", "é")));
   EXPECT_THAT(params.stop_token_ids, ElementsAre(12));
   EXPECT_TRUE(params.ignore_eos);
   EXPECT_THAT(params.stop, ElementsAre("a", "b"));

@@ -4,6 +4,10 @@
 // Thread safety: functions without state.
 #pragma once
 
+#include <limits>
+#include <span>
+
+#include "base/ids.h"
 #include "constrain/token_constraint.h"
 #include "text/tokenizer/tokenizer.h"
 
@@ -15,6 +19,10 @@ namespace espalier {
 //
 // A Marian model drops spaces at the end of its texts, too. The bytes are those
 // before that.
-TokenVocabulary TokenBytesOf(const Tokenizer& tokenizer);
+//   without     tokens that add nothing in addition, ascending
+//   max_tokens  the vocabulary has at most so many: what a model has of it
+TokenVocabulary TokenBytesOf(const Tokenizer& tokenizer,
+                             std::span<const TokenId> without = {},
+                             int max_tokens = std::numeric_limits<int>::max());
 
 }  // namespace espalier

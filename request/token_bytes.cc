@@ -1,4 +1,4 @@
-#include "espalier/token_bytes.h"
+#include "request/token_bytes.h"
 
 #include <algorithm>
 #include <string>
@@ -37,14 +37,18 @@ std::string FirstBytesOf(const TokenSpellings& spellings, TokenId token) {
 
 }  // namespace
 
-TokenVocabulary TokenBytesOf(const Tokenizer& tokenizer) {
+TokenVocabulary TokenBytesOf(const Tokenizer& tokenizer,
+                             std::span<const TokenId> without, int max_tokens) {
   const TokenSpellings& spellings = tokenizer.spellings();
   std::vector<std::string> bytes;
   std::vector<std::string> first_bytes;
   const bool is_same = spellings.opening_spaces() == OpeningSpaces::kKept;
-  for (TokenId token = 0; token < tokenizer.vocab_size(); ++token) {
-    bytes.push_back(BytesOf(spellings.Of(token)));
-    if (!is_same) first_bytes.push_back(FirstBytesOf(spellings, token));
+  const int vocab_size = std::min(tokenizer.vocab_size(), max_tokens);
+  for (TokenId token = 0; token < vocab_size; ++token) {
+    const bool adds = !std::ranges::binary_search(without, token);
+    bytes.push_back(adds ? BytesOf(spellings.Of(token)) : "");
+    if (is_same) continue;
+    first_bytes.push_back(adds ? FirstBytesOf(spellings, token) : "");
   }
   if (is_same) return TokenVocabulary(std::move(bytes));
   const bool drops_all =

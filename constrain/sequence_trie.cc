@@ -1,9 +1,8 @@
-#include "beam/strategy/allowed_sequence_trie.h"
+#include "constrain/sequence_trie.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <utility>
-
-#include "beam/strategy/selection_options.h"
 
 namespace espalier {
 namespace {
@@ -11,19 +10,11 @@ namespace {
 using TokenList = const std::vector<int64_t>*;
 
 // Sequences that share their first `depth` tokens, which are a node.
-struct Range {
+struct NodeRange {
   size_t begin;
   size_t end;
   size_t depth;
 };
-
-// Returns the number of tokens before a final ending token.
-int64_t NumPlainTokens(const std::vector<int64_t>& sequence,
-                       std::span<const TokenId> finishing) {
-  const bool ends = !sequence.empty() &&
-                    std::ranges::binary_search(finishing, sequence.back());
-  return static_cast<int64_t>(sequence.size()) - (ends ? 1 : 0);
-}
 
 // Tokens of all sequences in one array: a vector for each would cost a cache
 // miss for every token read.
@@ -71,35 +62,13 @@ class FlatSequences {
 
 }  // namespace
 
-std::shared_ptr<const AllowedSequenceTrie> AllowedSequenceTrie::Make(
-    const GenerationParams& params) {
-  if (!params.allowed_sequences.has_value()) return nullptr;
-  const SharedList<std::vector<int64_t>>& sequences = *params.allowed_sequences;
-  const SharedList<TokenId> finishing = FinishingTokenIds(params);
-  const auto make = [&] {
-    std::vector<TokenList> possible;
-    for (const std::vector<int64_t>& sequence : sequences) {
-      if (NumPlainTokens(sequence, finishing) >= params.min_new_tokens) {
-        possible.push_back(&sequence);
-      }
-    }
-    return AllowedSequenceTrie(possible);
-  };
-  if (sequences.empty()) {
-    return std::make_shared<const AllowedSequenceTrie>(make());
-  }
-  DerivedValues::Key key(finishing.begin(), finishing.end());
-  key.push_back(params.min_new_tokens);
-  return sequences.Derived<AllowedSequenceTrie>(key, make);
-}
-
 // Creates nodes in the order of their numbers, so the queue holds the nodes
 // whose children are not numbered yet.
-AllowedSequenceTrie::AllowedSequenceTrie(std::span<const TokenList> sequences)
+SequenceTrie::SequenceTrie(std::span<const TokenList> sequences)
     : tokens_(1, 0) {
   const FlatSequences flat(sequences);
   const std::vector<size_t> sorted = flat.Sorted();
-  std::vector<Range> ranges = {{0, sorted.size(), 0}};
+  std::vector<NodeRange> ranges = {{0, sorted.size(), 0}};
   std::vector<Node> parents = {kNone};
   for (size_t node = 0; node < ranges.size(); ++node) {
     auto [begin, end, depth] = ranges[node];
@@ -125,8 +94,7 @@ AllowedSequenceTrie::AllowedSequenceTrie(std::span<const TokenList> sequences)
   first_child_.push_back(static_cast<Node>(ranges.size()));
 }
 
-AllowedSequenceTrie::Node AllowedSequenceTrie::Child(Node node,
-                                                     TokenId token) const {
+SequenceTrie::Node SequenceTrie::Child(Node node, TokenId token) const {
   const std::span<const TokenId> next = Next(node);
   const auto found = std::ranges::lower_bound(next, token);
   if (found == next.end() || *found != token) return kNone;

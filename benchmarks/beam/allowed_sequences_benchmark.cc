@@ -20,6 +20,7 @@
 #include "base/thread_pool.h"
 #include "batcher/scheduler/scheduler.h"
 #include "beam/prepared_request.h"
+#include "beam/strategy/allowed_sequences.h"
 #include "beam/strategy/beam_strategy.h"
 #include "beam/strategy/selection_options.h"
 #include "executor/host/select_all.h"
@@ -63,9 +64,9 @@ void Build(benchmark::State& state) {
   GenerationParams params = Params();
   for (auto _ : state) {
     params.allowed_sequences->Edit();  // forgets the last trie
-    benchmark::DoNotOptimize(AllowedSequenceTrie::Make(params));
+    benchmark::DoNotOptimize(AllowedSequencesOf(params));
   }
-  state.counters["nodes"] = AllowedSequenceTrie::Make(params)->num_nodes();
+  state.counters["nodes"] = AllowedSequencesOf(params)->num_nodes();
 }
 BENCHMARK(Build)->Unit(benchmark::kMillisecond);
 
@@ -105,7 +106,7 @@ BENCHMARK(Admit)->Unit(benchmark::kMillisecond);
 
 // Runs the request to its end; returns how many candidates there were.
 int64_t Run(const GenerationParams& params,
-            const std::shared_ptr<const AllowedSequenceTrie>& allowed,
+            const std::shared_ptr<const SequenceTrie>& allowed,
             ThreadPool& pool) {
   BeamStrategy strategy(params, allowed);
   StepPlan plan;
@@ -128,7 +129,7 @@ int64_t Run(const GenerationParams& params,
 void Search(benchmark::State& state, bool restricted) {
   GenerationParams params = Params();
   if (!restricted) params.allowed_sequences.reset();
-  const auto allowed = AllowedSequenceTrie::Make(params);
+  const auto allowed = AllowedSequencesOf(params);
   ThreadPool pool;
   int64_t num_candidates = 0;
   for (auto _ : state) num_candidates += Run(params, allowed, pool);

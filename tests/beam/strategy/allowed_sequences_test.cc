@@ -1,4 +1,4 @@
-#include "beam/strategy/allowed_sequence_trie.h"
+#include "beam/strategy/allowed_sequences.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -24,24 +24,23 @@ GenerationParams Allowing(Sequences sequences) {
 }
 
 // Returns the node of `tokens`.
-AllowedSequenceTrie::Node After(const AllowedSequenceTrie& trie,
-                                const std::vector<int64_t>& tokens) {
-  AllowedSequenceTrie::Node node = AllowedSequenceTrie::kRoot;
+SequenceTrie::Node After(const SequenceTrie& trie,
+                         const std::vector<int64_t>& tokens) {
+  SequenceTrie::Node node = SequenceTrie::kRoot;
   for (const int64_t token : tokens) {
-    if (node == AllowedSequenceTrie::kNone) return node;
+    if (node == SequenceTrie::kNone) return node;
     node = trie.Child(node, static_cast<TokenId>(token));
   }
   return node;
 }
 
 TEST(AllowedSequencesTest, TheExampleOfItsHeader) {
-  const auto trie =
-      AllowedSequenceTrie::Make(Allowing({{5, 7}, {5, 8, 2}, {9}}));
+  const auto trie = AllowedSequencesOf(Allowing({{5, 7}, {5, 8, 2}, {9}}));
   EXPECT_EQ(trie->num_nodes(), 6);
-  EXPECT_THAT(trie->Next(AllowedSequenceTrie::kRoot), ElementsAre(5, 9));
-  EXPECT_EQ(trie->Child(AllowedSequenceTrie::kRoot, 5), 1);
-  EXPECT_EQ(trie->Child(AllowedSequenceTrie::kRoot, 9), 2);
-  EXPECT_EQ(trie->num_leaf_children(AllowedSequenceTrie::kRoot), 1);
+  EXPECT_THAT(trie->Next(SequenceTrie::kRoot), ElementsAre(5, 9));
+  EXPECT_EQ(trie->Child(SequenceTrie::kRoot, 5), 1);
+  EXPECT_EQ(trie->Child(SequenceTrie::kRoot, 9), 2);
+  EXPECT_EQ(trie->num_leaf_children(SequenceTrie::kRoot), 1);
   EXPECT_THAT(trie->Next(1), ElementsAre(7, 8));
   EXPECT_TRUE(trie->is_end(2));
   EXPECT_TRUE(trie->is_end(3));
@@ -52,27 +51,25 @@ TEST(AllowedSequencesTest, TheExampleOfItsHeader) {
 }
 
 TEST(AllowedSequencesTest, ATokenThatMayNotFollowLeadsNowhere) {
-  const auto trie = AllowedSequenceTrie::Make(Allowing({{5, 7}, {9}}));
-  EXPECT_EQ(trie->Child(AllowedSequenceTrie::kRoot, 7),
-            AllowedSequenceTrie::kNone);
-  EXPECT_EQ(trie->Child(AllowedSequenceTrie::kRoot, 10),
-            AllowedSequenceTrie::kNone);
-  EXPECT_EQ(trie->Child(trie->Child(AllowedSequenceTrie::kRoot, 9), 9),
-            AllowedSequenceTrie::kNone);
+  const auto trie = AllowedSequencesOf(Allowing({{5, 7}, {9}}));
+  EXPECT_EQ(trie->Child(SequenceTrie::kRoot, 7), SequenceTrie::kNone);
+  EXPECT_EQ(trie->Child(SequenceTrie::kRoot, 10), SequenceTrie::kNone);
+  EXPECT_EQ(trie->Child(trie->Child(SequenceTrie::kRoot, 9), 9),
+            SequenceTrie::kNone);
 }
 
 TEST(AllowedSequencesTest, APrefixOfAnotherIsAnEndThatGoesOn) {
-  const auto trie = AllowedSequenceTrie::Make(Allowing({{5, 7}, {5}, {5, 7}}));
-  const AllowedSequenceTrie::Node five = After(*trie, {5});
+  const auto trie = AllowedSequencesOf(Allowing({{5, 7}, {5}, {5, 7}}));
+  const SequenceTrie::Node five = After(*trie, {5});
   EXPECT_TRUE(trie->is_end(five));
   EXPECT_EQ(trie->num_children(five), 1);
-  EXPECT_EQ(trie->num_leaf_children(AllowedSequenceTrie::kRoot), 0);
+  EXPECT_EQ(trie->num_leaf_children(SequenceTrie::kRoot), 0);
   EXPECT_EQ(trie->num_leaf_children(five), 1);
   EXPECT_EQ(trie->num_nodes(), 3);  // equal ones are one
 }
 
 TEST(AllowedSequencesTest, ThereIsNoneWhereEverythingIsAllowed) {
-  EXPECT_EQ(AllowedSequenceTrie::Make(GenerationParams()), nullptr);
+  EXPECT_EQ(AllowedSequencesOf(GenerationParams()), nullptr);
 }
 
 TEST(AllowedSequencesTest, WhatMinNewTokensRulesOutIsLeftOut) {
@@ -80,9 +77,9 @@ TEST(AllowedSequencesTest, WhatMinNewTokensRulesOutIsLeftOut) {
       Allowing({{5}, {6, 2}, {5, 7}, {6, 7, 2}, {8, 9, 4}, {8, 9, 3, 2}});
   params.min_new_tokens = 2;
   params.stop_token_ids = {4};
-  const auto trie = AllowedSequenceTrie::Make(params);
+  const auto trie = AllowedSequencesOf(params);
   EXPECT_FALSE(trie->is_end(After(*trie, {5})));
-  EXPECT_EQ(After(*trie, {6, 2}), AllowedSequenceTrie::kNone);
+  EXPECT_EQ(After(*trie, {6, 2}), SequenceTrie::kNone);
   EXPECT_TRUE(trie->is_end(After(*trie, {5, 7})));
   EXPECT_TRUE(trie->is_end(After(*trie, {6, 7, 2})));
   EXPECT_TRUE(trie->is_end(After(*trie, {8, 9, 4})));
@@ -111,11 +108,11 @@ TEST(AllowedSequencesTest, HasJustThePrefixesOfItsSequences) {
     }
     GenerationParams params = Allowing(sequences);
     params.ignore_eos = true;
-    const auto trie = AllowedSequenceTrie::Make(params);
+    const auto trie = AllowedSequencesOf(params);
     ASSERT_EQ(trie->num_nodes(), next.size());
     for (const auto& [prefix, tokens] : next) {
-      const AllowedSequenceTrie::Node node = After(*trie, prefix);
-      ASSERT_NE(node, AllowedSequenceTrie::kNone);
+      const SequenceTrie::Node node = After(*trie, prefix);
+      ASSERT_NE(node, SequenceTrie::kNone);
       EXPECT_THAT(trie->Next(node), ::testing::ElementsAreArray(tokens));
       EXPECT_EQ(trie->is_end(node), ends.contains(prefix));
       int num_leaf_children = 0;
@@ -129,15 +126,15 @@ TEST(AllowedSequencesTest, HasJustThePrefixesOfItsSequences) {
   }
 }
 
-TEST(AllowedSequenceTrieTest, RequestsOfOneListShareATrie) {
+TEST(SequenceTrieTest, RequestsOfOneListShareATrie) {
   const GenerationParams call = Allowing({{5, 7}, {5, 8, 2}, {9}});
   GenerationParams later = call;
   later.max_new_tokens = 9;
-  EXPECT_EQ(AllowedSequenceTrie::Make(call), AllowedSequenceTrie::Make(later));
+  EXPECT_EQ(AllowedSequencesOf(call), AllowedSequencesOf(later));
   // Others may be too short for another one.
   later.min_new_tokens = 2;
-  EXPECT_EQ(AllowedSequenceTrie::Make(later)->num_sequences(), 2);
-  EXPECT_EQ(AllowedSequenceTrie::Make(call)->num_sequences(), 3);
+  EXPECT_EQ(AllowedSequencesOf(later)->num_sequences(), 2);
+  EXPECT_EQ(AllowedSequencesOf(call)->num_sequences(), 3);
 }
 
 }  // namespace

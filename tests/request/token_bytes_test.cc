@@ -1,4 +1,4 @@
-#include "espalier/token_bytes.h"
+#include "request/token_bytes.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

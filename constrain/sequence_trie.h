@@ -1,6 +1,6 @@
-// AllowedSequenceTrie: a trie of the sequences that a request's output is
-// restricted to. Each live beam is at a node. Only the node's tokens may follow
-// it, and each token leads to a child. Forking a beam copies a number.
+// SequenceTrie: a trie of token sequences, and the constraint to one of them. A
+// state is a node. Only the node's tokens may follow it, and each token leads
+// to a child.
 //
 // Nodes are numbered level by level, and the children of a node by ascending
 // token, so the children of all nodes are adjacent. A node needs three numbers:
@@ -19,30 +19,21 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <vector>
 
 #include "base/ids.h"
-#include "request/generation_params.h"
+#include "constrain/constraint.h"
 
 namespace espalier {
 
-class AllowedSequenceTrie {
+class SequenceTrie final : public Constraint {
  public:
-  using Node = int32_t;
+  using Node = State;
   static constexpr Node kRoot = 0;
-  static constexpr Node kNone = -1;
-
-  // Returns null if the request allows everything. Drops sequences that
-  // min_new_tokens rules out, because they are too short or contain an ending
-  // id too early. `params` as ValidateParams leaves them.
-  static std::shared_ptr<const AllowedSequenceTrie> Make(
-      const GenerationParams& params);
 
   // Builds the trie; drops duplicates and empty sequences.
-  explicit AllowedSequenceTrie(
-      std::span<const std::vector<int64_t>* const> sequences);
+  explicit SequenceTrie(std::span<const std::vector<int64_t>* const> sequences);
 
   // Returns the tokens that may follow, ascending.
   std::span<const TokenId> Next(Node node) const {
@@ -65,6 +56,19 @@ class AllowedSequenceTrie {
   int num_nodes() const { return static_cast<int>(tokens_.size()); }
   // Number of distinct sequences.
   int num_sequences() const { return num_sequences_; }
+
+  State start() const override { return kRoot; }
+  State Advance(State state, TokenId token) const override {
+    return Child(state, token);
+  }
+  Legal LegalTokens(State state) const override {
+    return {Next(state), num_leaf_children(state)};
+  }
+  bool accepts(State state) const override { return is_end(state); }
+  bool ends(State state) const override { return num_children(state) == 0; }
+  // Different sequences of one length begin different sequences of the trie.
+  int64_t MaxLegal(int64_t) const override { return num_sequences_; }
+  int64_t MaxLast(int64_t) const override { return num_sequences_; }
 
  private:
   // All [num_nodes], but first_child_ [num_nodes + 1].

@@ -1,0 +1,20 @@
+// The constraint of a request's `allowed_sequences`.
+//
+// Thread safety: functions without state.
+#pragma once
+
+#include <memory>
+
+#include "constrain/sequence_trie.h"
+#include "request/generation_params.h"
+
+namespace espalier {
+
+// Returns null if the request has none. Drops sequences that min_new_tokens
+// rules out, because they are too short or contain an ending id too early.
+// Requests that share a list share the trie. `params` as ValidateParams leaves
+// them.
+std::shared_ptr<const SequenceTrie> AllowedSequencesOf(
+    const GenerationParams& params);
+
+}  // namespace espalier

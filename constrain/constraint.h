@@ -1,0 +1,56 @@
+// Constraint: a language of token sequences that the output of a request is
+// restricted to, by states: the tokens that may follow, the state after each of
+// them, and where a sequence ends. A state is a number, so a fork of a beam
+// copies a number.
+//
+//   Constraint::State state = constraint->start();
+//   constraint->LegalTokens(state).tokens;  // the only ones that may follow
+//   state = constraint->Advance(state, token);
+//   constraint->accepts(state);             // the sequence is one of them
+//   constraint->ends(state);                // and no token may follow
+//
+// An EOS id is a token as others: it is legal where a sequence has one.
+//
+// Thread safety: constant after construction, or as if; any thread may read.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "base/ids.h"
+
+namespace espalier {
+
+class Constraint {
+ public:
+  using State = int32_t;
+  static constexpr State kNone = -1;
+
+  struct Legal {
+    // Ascending. They stay where they are as long as the constraint lives.
+    std::span<const TokenId> tokens = {};
+    // Number of them after which nothing may follow.
+    int num_last = 0;
+  };
+
+  virtual ~Constraint() = default;
+
+  virtual State start() const = 0;
+  // Returns the state after `token`, or kNone if it may not follow.
+  virtual State Advance(State state, TokenId token) const = 0;
+  // Returns the tokens that may follow. Computed at most once for each state.
+  virtual Legal LegalTokens(State state) const = 0;
+  // True if the sequence is in the language. It may also begin another one.
+  // REQUIRES: not the start.
+  virtual bool accepts(State state) const = 0;
+  // True if no token may follow. REQUIRES: not the start.
+  virtual bool ends(State state) const = 0;
+
+  // Upper bounds over all sets of `num_sequences` different sequences of one
+  // length: of their legal tokens together, and of those after which nothing
+  // may follow.
+  virtual int64_t MaxLegal(int64_t num_sequences) const = 0;
+  virtual int64_t MaxLast(int64_t num_sequences) const = 0;
+};
+
+}  // namespace espalier

@@ -1,0 +1,25 @@
+// The field `constraint` of the request format: an object with one kind of
+// language,
+//
+//   {"regex": "[0-9]+"}
+//   {"choice": ["yes", "no"]}
+//
+// Thread safety: functions without state.
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "base/json_scan.h"
+#include "request/constraint_params.h"
+
+namespace espalier {
+
+// Sets `*out`. A kind that is null is as if it were not there.
+// Errors: kInvalidArgument naming the part, as in constraint.regex, and the
+// value. The language is compiled later.
+absl::Status ReadConstraint(std::string_view field, const JsonText& json,
+                            std::optional<ConstraintParams>* out);
+
+}  // namespace espalier

@@ -1,0 +1,298 @@
+// Searches whose text is in a language, against all its texts.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "beam/strategy/length_penalty.h"
+#include "constrain/choice_language.h"
+#include "constrain/regex_language.h"
+#include "constrain/text_constraint.h"
+#include "tests/beam/search_alone.h"
+#include "tests/status_matchers.h"
+
+namespace espalier {
+namespace {
+
+using testing::LogitsModel;
+using testing::SearchAsTheEngine;
+using testing::ToyLogitsModel;
+
+constexpr TokenId kEosId = 0;
+
+// Tokens of several letters, two of which are spelt alike.
+const std::vector<std::string>& LetterTokens() {
+  static const auto* const kTokens = new std::vector<std::string>{
+      "", "a", "b", "c", "ab", "bc", "abc", "a", "d"};
+  return *kTokens;
+}
+
+std::shared_ptr<const TextConstraint> Constrain(ByteAutomaton automaton,
+                                                std::vector<TokenId> end_ids = {
+                                                    kEosId}) {
+  auto texts = TokenConstraint::Make(
+      std::make_shared<const ByteAutomaton>(std::move(automaton)),
+      std::make_shared<const TokenVocabulary>(LetterTokens()));
+  EXPECT_OK(texts);
+  auto constraint = TextConstraint::Make(*std::move(texts), std::move(end_ids));
+  EXPECT_OK(constraint);
+  return *std::move(constraint);
+}
+
+const std::vector<std::string>& LetterPatterns() {
+  static const auto* const kPatterns = new std::vector<std::string>{
+      "(a|b|c)+", "a[bc]{0,3}",   "(ab|abc|c)c?", "[abc]{3}",  "a*",
+      "(ab?c?)*", "abcabc|ab|d?", "[^d]{2,5}",    "(a|bc){2}", "(aa?|b){1,3}d"};
+  return *kPatterns;
+}
+
+LogitsModel ModelOfLetters() {
+  return ToyLogitsModel(
+      {.vocab_size = static_cast<int>(LetterTokens().size())});
+}
+
+Request SearchOf(int64_t num_beams, int64_t max_new_tokens) {
+  Request request;
+  request.prompt_tokens = {1, 2};
+  request.params.num_beams = num_beams;
+  request.params.num_return_sequences = num_beams;
+  request.params.early_stopping = EarlyStopping::kNever;
+  request.params.max_new_tokens = max_new_tokens;
+  request.params.eos_token_id = {kEosId};
+  request.params.seed = 1;
+  return request;
+}
+
+std::string SpeltBy(const std::vector<TokenId>& tokens) {
+  std::string text;
+  for (const TokenId token : tokens) text += LetterTokens()[token];
+  return text;
+}
+
+// True if a text of the language can be spelt that begins with `text`; the
+// vocabulary has each letter.
+bool BeginsText(const ByteAutomaton& automaton, const std::string& text) {
+  return automaton.Match(text).num_matched == std::ssize(text);
+}
+
+// All outputs by the definition, with the sums of their log-probabilities.
+void EnumerateTexts(const ByteAutomaton& automaton, const LogitsModel& model,
+                    int max_length, const Hypothesis& prefix,
+                    std::vector<TokenId> prompt, std::vector<Hypothesis>* all) {
+  std::vector<TokenId> history = prompt;
+  history.insert(history.end(), prefix.tokens.begin(), prefix.tokens.end());
+  const std::vector<float> log_probs = testing::LogSoftmax(model(history));
+  const std::string before = SpeltBy(prefix.tokens);
+  for (TokenId token = 0; token < std::ssize(LetterTokens()); ++token) {
+    Hypothesis next = prefix;
+    next.tokens.push_back(token);
+    next.cum_log_prob += log_probs[token];
+    if (token == kEosId) {
+      next.finish_reason = FinishReason::kEos;
+      if (automaton.Match(before).in_language) all->push_back(next);
+      continue;
+    }
+    const std::string text = SpeltBy(next.tokens);
+    if (!BeginsText(automaton, text)) continue;
+    const ByteAutomaton::MatchResult match = automaton.Match(text);
+    if (automaton.ends(match.state)) {
+      next.finish_reason = FinishReason::kStop;
+      all->push_back(next);
+    } else if (std::ssize(next.tokens) == max_length) {
+      next.finish_reason = FinishReason::kLength;
+      all->push_back(next);
+    } else {
+      EnumerateTexts(automaton, model, max_length, next, prompt, all);
+    }
+  }
+}
+
+std::vector<Hypothesis> AllOutputs(const std::string& pattern, int max_length) {
+  const auto automaton = CompileRegex(pattern);
+  std::vector<Hypothesis> all;
+  EnumerateTexts(*automaton, ModelOfLetters(), max_length, {}, {1, 2}, &all);
+  std::ranges::stable_sort(all, [](const Hypothesis& a, const Hypothesis& b) {
+    return a.cum_log_prob / a.tokens.size() > b.cum_log_prob / b.tokens.size();
+  });
+  return all;
+}
+
+TEST(ConstrainedSearchTest, BeamsEnoughFindAllTextsInTheirOrder) {
+  size_t num_found = 0;
+  for (const std::string& pattern : LetterPatterns()) {
+    for (const int max_length : {2, 4}) {
+      const std::vector<Hypothesis> all = AllOutputs(pattern, max_length);
+      const auto constraint = Constrain(*CompileRegex(pattern));
+      const Request request = SearchOf(std::ssize(all) + 2, max_length);
+      ASSERT_OK_AND_ASSIGN(
+          const Result result,
+          SearchAsTheEngine(ModelOfLetters(), request, nullptr, constraint));
+      ASSERT_EQ(result.hypotheses.size(), all.size()) << pattern;
+      for (size_t i = 0; i < all.size(); ++i) {
+        const Hypothesis& found = result.hypotheses[i];
+        EXPECT_EQ(found.tokens, all[i].tokens) << pattern;
+        EXPECT_EQ(found.finish_reason, all[i].finish_reason) << pattern;
+        EXPECT_NEAR(found.cum_log_prob, all[i].cum_log_prob, 1e-4);
+      }
+      num_found += all.size();
+    }
+  }
+  EXPECT_GT(num_found, 500);
+}
+
+// A search of few beams loses none to texts that end: k live on at each step as
+// long as so many can.
+TEST(ConstrainedSearchTest, FewBeamsFindTheBestWhereEachStepKeepsThem) {
+  for (const std::string& pattern : LetterPatterns()) {
+    const std::vector<Hypothesis> all = AllOutputs(pattern, 4);
+    for (const int num_beams : {2, 3, 5}) {
+      const auto constraint = Constrain(*CompileRegex(pattern));
+      ASSERT_OK_AND_ASSIGN(
+          const Result result,
+          SearchAsTheEngine(ModelOfLetters(), SearchOf(num_beams, 4), nullptr,
+                            constraint));
+      EXPECT_EQ(std::ssize(result.hypotheses),
+                std::min<int64_t>(num_beams, std::ssize(all)))
+          << pattern;
+    }
+  }
+}
+
+// Each way to decode gives outputs that the definition has.
+TEST(ConstrainedSearchTest, AllWaysToDecodeGiveTextsOfTheLanguage) {
+  for (const std::string& pattern : LetterPatterns()) {
+    std::map<std::vector<TokenId>, FinishReason> all;
+    for (const Hypothesis& output : AllOutputs(pattern, 5)) {
+      all[output.tokens] = output.finish_reason;
+    }
+    const auto constraint = Constrain(*CompileRegex(pattern));
+    for (int way = 0; way < 6; ++way) {
+      Request request = SearchOf(way < 2 ? 1 : 6, 5);
+      GenerationParams& params = request.params;
+      if (way == 1) params.num_return_sequences = 30;
+      if (way == 1 || way == 4) params.do_sample = true;
+      if (way == 3) params.num_beam_groups = 3;
+      if (way == 3) params.diversity_penalty = 0.5;
+      if (way == 5) params.stochastic = true;
+      params.seed = 10 + way;
+      ASSERT_OK_AND_ASSIGN(
+          const Result result,
+          SearchAsTheEngine(ModelOfLetters(), request, nullptr, constraint));
+      EXPECT_FALSE(result.hypotheses.empty()) << pattern << " " << way;
+      for (const Hypothesis& found : result.hypotheses) {
+        const auto output = all.find(found.tokens);
+        ASSERT_NE(output, all.end()) << pattern << " " << way;
+        EXPECT_EQ(found.finish_reason, output->second) << pattern;
+      }
+    }
+  }
+}
+
+// Samples follow the product of the probabilities among legal tokens.
+TEST(ConstrainedSearchTest, SamplesFollowTheRenormalizedProduct) {
+  const std::string pattern = "(ab|abc|c)c?";
+  const auto constraint = Constrain(*CompileRegex(pattern));
+  std::map<std::vector<TokenId>, double> expected;
+  for (const Hypothesis& output : AllOutputs(pattern, 5)) {
+    double probability = 1;
+    std::vector<TokenId> history = {1, 2};
+    Constraint::State state = constraint->start();
+    for (const TokenId token : output.tokens) {
+      const std::vector<float> logits = ModelOfLetters()(history);
+      double sum = 0;
+      for (const TokenId legal : constraint->LegalTokens(state).tokens) {
+        sum += std::exp(double{logits[legal]});
+      }
+      probability *= std::exp(double{logits[token]}) / sum;
+      history.push_back(token);
+      state = constraint->Advance(state, token);
+    }
+    expected[output.tokens] = probability;
+  }
+  constexpr int kNumSamples = 4000;
+  Request request = SearchOf(1, 5);
+  request.params.do_sample = true;
+  request.params.num_return_sequences = kNumSamples;
+  ASSERT_OK_AND_ASSIGN(
+      const Result result,
+      SearchAsTheEngine(ModelOfLetters(), request, nullptr, constraint));
+  std::map<std::vector<TokenId>, int> counts;
+  for (const Hypothesis& found : result.hypotheses) ++counts[found.tokens];
+  double chi_square = 0;
+  double total = 0;
+  for (const auto& [tokens, probability] : expected) {
+    const double mean = probability * kNumSamples;
+    total += probability;
+    chi_square += (counts[tokens] - mean) * (counts[tokens] - mean) / mean;
+  }
+  EXPECT_NEAR(total, 1, 1e-6);
+  // Beyond it lies one in 10^5 with so many degrees of freedom.
+  const double freedom = static_cast<double>(expected.size()) - 1;
+  EXPECT_LT(chi_square, freedom + 4.3 * std::sqrt(2 * freedom) + 12);
+}
+
+// Choices that tokens spell in one way are allowed sequences, with an EOS where
+// a choice begins another one.
+TEST(ConstrainedSearchTest, ChoicesAreAllowedSequencesWhereTheyAreSpeltOnce) {
+  const std::vector<std::string> texts = {"d", "dd", "cd", "ddc", "cdcc"};
+  Request with_sequences = SearchOf(5, 6);
+  with_sequences.params.allowed_sequences = {
+      {8, kEosId}, {8, 8, kEosId}, {3, 8, kEosId}, {8, 8, 3}, {3, 8, 3, 3}};
+  const auto constraint = Constrain(*CompileChoice(texts));
+  for (int way = 0; way < 4; ++way) {
+    Request request = with_sequences;
+    if (way == 1) request.params.num_beams = 2;
+    if (way == 1) request.params.num_return_sequences = 2;
+    if (way == 2) request.params.stochastic = true;
+    if (way == 3) request.params.num_beams = 1;
+    if (way == 3) request.params.do_sample = true;
+    ASSERT_OK_AND_ASSIGN(const Result sequences,
+                         SearchAsTheEngine(ModelOfLetters(), request));
+    request.params.allowed_sequences.reset();
+    ASSERT_OK_AND_ASSIGN(
+        const Result choices,
+        SearchAsTheEngine(ModelOfLetters(), request, nullptr, constraint));
+    ASSERT_EQ(choices.hypotheses.size(), sequences.hypotheses.size());
+    for (size_t i = 0; i < choices.hypotheses.size(); ++i) {
+      EXPECT_EQ(choices.hypotheses[i].tokens, sequences.hypotheses[i].tokens);
+      EXPECT_EQ(choices.hypotheses[i].score, sequences.hypotheses[i].score);
+    }
+  }
+}
+
+// An id that ends sequences is no part of a text, even if it has one.
+TEST(ConstrainedSearchTest, AStopIdEndsATextWhereItMayEnd) {
+  Request request = SearchOf(8, 3);
+  request.params.stop_token_ids = {8};
+  std::vector<std::string> vocabulary = LetterTokens();
+  vocabulary[8] = "";
+  auto texts = TokenConstraint::Make(
+      std::make_shared<const ByteAutomaton>(*CompileRegex("a|ad?a*")),
+      std::make_shared<const TokenVocabulary>(std::move(vocabulary)));
+  ASSERT_OK(texts);
+  ASSERT_OK_AND_ASSIGN(const auto constraint,
+                       TextConstraint::Make(*std::move(texts), {kEosId, 8}));
+  ASSERT_OK_AND_ASSIGN(
+      const Result result,
+      SearchAsTheEngine(ModelOfLetters(), request, nullptr, constraint));
+  int num_stopped = 0;
+  for (const Hypothesis& found : result.hypotheses) {
+    const auto stop = std::ranges::find(found.tokens, 8);
+    if (stop == found.tokens.end()) continue;
+    EXPECT_EQ(stop + 1, found.tokens.end());
+    EXPECT_GE(found.tokens.size(), 2);
+    EXPECT_EQ(found.finish_reason, FinishReason::kStop);
+    ++num_stopped;
+  }
+  EXPECT_GT(num_stopped, 0);
+}
+
+}  // namespace
+}  // namespace espalier

@@ -1,0 +1,158 @@
+#include "beam/constraint_cache.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/field_error.h"
+#include "tests/status_matchers.h"
+#include "tests/text/test_tokenizer.h"
+
+namespace espalier {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::SharedEnFrTokenizer;
+using ::testing::StartsWith;
+using testing::StatusIs;
+
+constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
+
+ModelDescription CachedModel(int vocab_size = 6000) {
+  return {.vocab_size = vocab_size,
+          .max_context = 200,
+          .eos_token_ids = {2},
+          .num_pages = 1000};
+}
+
+Request Constrained(ConstraintParams constraint) {
+  Request request;
+  request.prompt_tokens = {1, 4, 337, 5};
+  request.num_continued = 0;
+  request.params.constraint = std::move(constraint);
+  EXPECT_OK(ValidateRequest(CachedModel(), &request));
+  return request;
+}
+
+Request WithRegex(std::string regex) {
+  return Constrained({.regex = std::move(regex)});
+}
+
+TEST(ConstraintCacheTest, RequestsWithOneLanguageShareAConstraint) {
+  ConstraintCache cache(SharedEnFrTokenizer(), CachedModel());
+  ASSERT_OK_AND_ASSIGN(const auto digits, cache.Get(WithRegex("[0-9]+")));
+  ASSERT_OK_AND_ASSIGN(const auto same, cache.Get(WithRegex("[0-9]+")));
+  EXPECT_EQ(digits, same);
+  Request other = WithRegex("[0-9]+");
+  other.params.stop_token_ids = {300};
+  ASSERT_OK_AND_ASSIGN(const auto with_stop, cache.Get(other));
+  EXPECT_NE(digits, with_stop);
+  other = WithRegex("[0-9]+");
+  other.num_continued.reset();
+  ASSERT_OK_AND_ASSIGN(const auto continued, cache.Get(other));
+  EXPECT_NE(digits, continued);
+  EXPECT_EQ(cache.num_compiled(), 3);
+  ASSERT_OK_AND_ASSIGN(const auto choice,
+                       cache.Get(Constrained({.choice = {{"a", "bc"}}})));
+  ASSERT_OK_AND_ASSIGN(const auto another,
+                       cache.Get(Constrained({.choice = {{"ab", "c"}}})));
+  EXPECT_NE(choice, another);
+  EXPECT_EQ(cache.num_compiled(), 5);
+  EXPECT_EQ(*cache.Get(Request{}), nullptr);
+}
+
+TEST(ConstraintCacheTest, TheLatestAreKeptUpToTheBytes) {
+  ConstraintCache cache(SharedEnFrTokenizer(), CachedModel(), 1);
+  ASSERT_OK(cache.Get(WithRegex("a")));
+  ASSERT_OK(cache.Get(WithRegex("a")));
+  EXPECT_EQ(cache.num_compiled(), 1);
+  ASSERT_OK(cache.Get(WithRegex("b")));
+  ASSERT_OK(cache.Get(WithRegex("a")));
+  EXPECT_EQ(cache.num_compiled(), 3);
+  ConstraintCache roomy(SharedEnFrTokenizer(), CachedModel());
+  for (int i = 0; i < 600; ++i) {
+    ASSERT_OK(roomy.Get(WithRegex("a{" + std::to_string(1 + i % 200) + "}")));
+  }
+  EXPECT_EQ(roomy.num_compiled(), 200);
+}
+
+// The first token of an answer is without the space that the tokenizer drops.
+TEST(ConstraintCacheTest, TheFirstTokenIsThatOfTheText) {
+  ConstraintCache cache(SharedEnFrTokenizer(), CachedModel());
+  const auto tokens = testing::EnFrTokenizer().EncodeOutput("Il pleut.");
+  ASSERT_OK(tokens);
+  const auto is_legal = [&](const Request& request) {
+    const auto constraint = *cache.Get(request);
+    Constraint::State state = constraint->start();
+    for (const TokenId token : *tokens) {
+      state = constraint->Advance(state, token);
+      if (state == Constraint::kNone) return false;
+    }
+    return constraint->ends(state);
+  };
+  Request answer = Constrained({.choice = {{"Il pleut."}}});
+  EXPECT_TRUE(is_legal(answer));
+  answer.num_continued.reset();
+  answer.prompt_tokens.push_back(300);
+  EXPECT_FALSE(is_legal(answer));
+  answer = Constrained({.choice = {{" Il pleut."}}});
+  answer.num_continued.reset();
+  answer.prompt_tokens.push_back(300);
+  EXPECT_TRUE(is_legal(answer));
+}
+
+// The tokenizer has more tokens than this model.
+TEST(ConstraintCacheTest, LegalTokensAreTheModels) {
+  ConstraintCache cache(SharedEnFrTokenizer(), CachedModel(270));
+  const auto constraint = cache.Get(WithRegex("[^x]*"));
+  ASSERT_OK(constraint);
+  const auto legal = (*constraint)->LegalTokens((*constraint)->start()).tokens;
+  EXPECT_GT(legal.size(), 150);
+  EXPECT_LT(legal.back(), 270);
+}
+
+TEST(ConstraintCacheTest, WhatCannotBeCompiledIsNamed) {
+  ConstraintCache cache(SharedEnFrTokenizer(), CachedModel());
+  for (const auto& [regex, message] :
+       std::vector<std::pair<std::string, std::string>>{
+           {"a(?=b)", "look-ahead"},
+           {"(", "constraint.regex: "},
+           {"(((a{1,1000}){1,1000}){1,1000}", "constraint.regex: "},
+           {"((a|b|cd){1,900}x){1,900}", "the limit"},
+           {"[^\\s\\S]", "constraint.regex: "}}) {
+    const absl::Status status = cache.Get(WithRegex(regex)).status();
+    EXPECT_THAT(status, StatusIs(kInvalid, HasSubstr(message))) << regex;
+    EXPECT_THAT(std::string(status.message()), StartsWith("constraint.regex: "))
+        << regex;
+    EXPECT_TRUE(FieldErrorOf(status).has_value());
+  }
+  EXPECT_THAT(cache.Get(Constrained({.choice = SharedList<std::string>()})),
+              StatusIs(kInvalid, StartsWith("constraint.choice: ")));
+  ConstraintCache few(SharedEnFrTokenizer(), CachedModel(40));
+  EXPECT_THAT(few.Get(WithRegex("abc")),
+              StatusIs(kInvalid,
+                       "constraint.regex: the vocabulary can spell no text of "
+                       "the language"));
+  ConstraintCache without(nullptr, CachedModel());
+  EXPECT_THAT(without.Get(WithRegex("a")),
+              StatusIs(kInvalid,
+                       "constraint must be unset without a tokenizer, which "
+                       "makes the text that it is of, got regex"));
+}
+
+TEST(ConstraintCacheTest, ManyChoicesAreCompiled) {
+  std::vector<std::string> texts;
+  for (int i = 0; i < 100'000; ++i) texts.push_back(std::to_string(i * 7919));
+  ConstraintCache cache(SharedEnFrTokenizer(), CachedModel());
+  const auto constraint = cache.Get(Constrained({.choice = std::move(texts)}));
+  ASSERT_OK(constraint);
+  EXPECT_LE((*constraint)->LegalTokens((*constraint)->start()).tokens.size(),
+            6000);
+}
+
+}  // namespace
+}  // namespace espalier

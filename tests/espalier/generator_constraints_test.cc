@@ -1,0 +1,129 @@
+// Answers in a language, by each way to decode.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <regex>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "espalier/generator.h"
+#include "tests/status_matchers.h"
+#include "tests/text/test_tokenizer.h"
+
+namespace espalier::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+std::vector<GenerationParams> WaysToDecode() {
+  std::vector<GenerationParams> all(8);
+  all[1].num_beams = all[1].num_return_sequences = 4;
+  all[2].do_sample = true;
+  all[2].num_return_sequences = 8;
+  all[2].temperature = 1.5;
+  all[3].speculate = {.method = SpeculationMethod::kNgram};
+  all[4] = all[1];
+  all[4].speculate = {.method = SpeculationMethod::kSuffix, .num_tokens = 8};
+  all[5] = all[1];
+  all[5].stochastic = true;
+  all[6] = all[1];
+  all[6].num_beam_groups = 2;
+  all[6].diversity_penalty = 0.5;
+  all[7] = all[1];
+  all[7].do_sample = true;
+  for (GenerationParams& params : all) params.seed = 5;
+  return all;
+}
+
+class GeneratorConstraintsTest : public ::testing::Test {
+ protected:
+  GeneratorConstraintsTest()
+      : generator_(Generator::Load(EnFrDir(), {.num_threads = 1}).value()) {}
+
+  absl::StatusOr<Generation> Run(GenerationParams params) {
+    return generator_.Generate(
+        {.prompt = "It is raining.", .params = std::move(params)});
+  }
+
+  Generator generator_;
+};
+
+TEST_F(GeneratorConstraintsTest, TextsAreInTheLanguage) {
+  const std::vector<std::pair<std::string, std::regex>> languages = {
+      {"[0-9]{4}-[0-9]{2}-[0-9]{2}", std::regex("\\d{4}-\\d{2}-\\d{2}")},
+      {"Il (pleut|neige)( [a-z]{1,8}){0,2}\\.",
+       std::regex("Il (pleut|neige)( [a-z]{1,8}){0,2}\\.")},
+      {" ?[a-z]+", std::regex(" ?[a-z]+")}};
+  for (const auto& [pattern, regex] : languages) {
+    for (GenerationParams params : WaysToDecode()) {
+      params.max_new_tokens = 40;
+      params.constraint = {.regex = pattern};
+      ASSERT_OK_AND_ASSIGN(const Generation answer, Run(params));
+      ASSERT_FALSE(answer.texts.empty());
+      for (size_t i = 0; i < answer.texts.size(); ++i) {
+        if (answer.hypotheses[i].finish_reason == FinishReason::kLength) {
+          continue;
+        }
+        EXPECT_TRUE(std::regex_match(answer.texts[i], regex))
+            << pattern << ": " << answer.texts[i];
+      }
+    }
+  }
+}
+
+TEST_F(GeneratorConstraintsTest, AChoiceIsOneOfTheTexts) {
+  const std::set<std::string> texts = {"Il pleut.", "Il neige.", "Il pleut",
+                                       "Elle pleure.", "{\"a\": 1}"};
+  for (GenerationParams params : WaysToDecode()) {
+    params.max_new_tokens = 20;
+    params.constraint = {
+        .choice = std::vector<std::string>(texts.begin(), texts.end())};
+    ASSERT_OK_AND_ASSIGN(const Generation answer, Run(params));
+    for (const std::string& text : answer.texts) {
+      EXPECT_EQ(texts.count(text), 1) << text;
+    }
+  }
+}
+
+// Speculation and streams change no answer.
+TEST_F(GeneratorConstraintsTest, DraftsChangeNothing) {
+  for (const bool draws : {false, true}) {
+    GenerationParams params;
+    params.do_sample = draws;
+    params.num_return_sequences = draws ? 4 : 1;
+    params.seed = 9;
+    params.max_new_tokens = 40;
+    params.stop = {"z"};
+    params.constraint = {.regex = "(ab|ba|[ab]z){3,30}"};
+    ASSERT_OK_AND_ASSIGN(const Generation plain, Run(params));
+    params.speculate = {.method = SpeculationMethod::kNgram};
+    ASSERT_OK_AND_ASSIGN(const Generation drafted, Run(params));
+    EXPECT_EQ(plain.texts, drafted.texts);
+    EXPECT_GT(drafted.usage.num_drafted_tokens, 0);
+  }
+}
+
+TEST_F(GeneratorConstraintsTest, ErrorsNameTheField) {
+  GenerationParams params;
+  params.constraint = {.regex = "a++"};
+  EXPECT_THAT(Run(params), StatusIs(absl::StatusCode::kInvalidArgument,
+                                    StartsWith("constraint.regex: ")));
+  params.constraint = ConstraintParams();
+  EXPECT_THAT(Run(params),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "constraint must have one kind of language, got none"));
+  params.constraint = {.regex = "[0-9]+"};
+  params.suppress_tokens = {};
+  for (TokenId token = 6; token < 6000; ++token) {
+    params.suppress_tokens.push_back(token);
+  }
+  EXPECT_THAT(Run(params),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("constraint and suppress_tokens leave none")));
+}
+
+}  // namespace
+}  // namespace espalier::testing

@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/status.h"
 #include "openai/call_draft.h"
+#include "openai/read_constraint.h"
 #include "openai/read_input.h"
 #include "openai/read_prompts.h"
 #include "openai/read_tools.h"
@@ -341,6 +342,10 @@ constexpr CallField kFields[] = {
     {"top_k", kInParams, SetTopK},
     {"seed", kInParams, SetSeed},
     {"include_stop_str_in_output", kInParams, SetIncludeStop},
+    {"structured_outputs", kInParams, ReadStructuredOutputs},
+    {"regex", kInParams, ReadRegex},
+    {"guided_regex", kInParams, RefuseGuided},
+    {"guided_choice", kInParams, RefuseGuided},
     {"logprobs", kInChat, SetDraft<&Draft::has_logprobs>},
     {"top_logprobs", kInChat, SetDraft<&Draft::top_logprobs>},
     // Contents of the answer.
@@ -390,17 +395,13 @@ constexpr CallField kFields[] = {
     {"functions", kInTexts, nullptr, {"[]"}},
     {"function_call", kInTexts, nullptr, {"\"none\"", "\"auto\""}},
     {"response_format", kInTexts, nullptr, {R"({"type":"text"})"}},
-    {"structured_outputs", kInParams, nullptr, {"{}"}},
     {"guided_json", kInParams, nullptr},
-    {"guided_regex", kInParams, nullptr},
-    {"guided_choice", kInParams, nullptr},
     {"guided_grammar", kInParams, nullptr},
     {"grammar", kInParams, nullptr},
     {"guided_decoding_backend", kInParams, nullptr},
     {"guided_whitespace_pattern", kInParams, nullptr},
     {"structural_tag", kInParams, nullptr},
     {"json_schema", kInParams, nullptr},
-    {"regex", kInParams, nullptr},
     {"ebnf", kInParams, nullptr},
     {"stop_regex", kInParams, nullptr, {"[]"}},
     {"modalities", kInChat, nullptr, {"[\"text\"]"}},

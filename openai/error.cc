@@ -105,6 +105,13 @@ std::optional<std::string> NameIn(const Call& call, std::string_view field) {
     // them holds where it is on.
     if (given.param == given.name || given.name == kUseBeamSearch) continue;
     if (given.param == field) return std::string(given.name);
+    // A part of a field: "structured_outputs.regex". The field `regex` is one
+    // part by itself.
+    if (field.starts_with(given.param) && field[given.param.size()] == '.') {
+      const std::string_view part = field.substr(given.param.size() + 1);
+      return part == given.name ? std::string(part)
+                                : Concat(given.name, ".", part);
+    }
   }
   // Unless the call says max_new_tokens itself, the error says max_tokens.
   if (field == "max_new_tokens" && !says_max_new_tokens) return "max_tokens";

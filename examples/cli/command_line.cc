@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/json.h"
 #include "base/status.h"
 #include "examples/cli/commands/batch_command.h"
 #include "examples/cli/commands/constrain_command.h"
@@ -83,7 +84,8 @@ void AddParamOption(CLI::App* command, const ParamField& field,
         });
   } else {
     const auto set = [texts, name](const CLI::results_t& values) {
-      (*texts)[name] = values;
+      std::vector<std::string>& given = (*texts)[name];
+      given.insert(given.end(), values.begin(), values.end());
       return true;
     };
     option = command->add_option(flags, set, help)
@@ -93,10 +95,39 @@ void AddParamOption(CLI::App* command, const ParamField& field,
   option->group(std::string(field.group));
 }
 
+// --regex and --choice, which are short for --constraint.
+void AddConstraintOptions(CLI::App* command, const ParamField& field,
+                          ParamTexts* texts) {
+  const auto add = [&](const std::string& flag, const std::string& value,
+                       const std::string& help, auto json_of) {
+    const auto set = [texts, name = std::string(field.name),
+                      json_of](const CLI::results_t& values) {
+      (*texts)[name].push_back(WriteJson(json_of(values)));
+      return true;
+    };
+    command->add_option(flag, set, help)
+        ->type_name(value)
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+        ->group(std::string(field.group));
+  };
+  add("--regex", "PATTERN",
+      "the text of the output matches this regular expression, as a whole",
+      [](const CLI::results_t& values) -> json::value {
+        if (values.size() == 1) return {{"regex", values.front()}};
+        return {{"regex", json::array(values.begin(), values.end())}};
+      });
+  add("--choice", "TEXT",
+      "the text of the output is this one; several: give it several times",
+      [](const CLI::results_t& values) -> json::value {
+        return {{"choice", json::array(values.begin(), values.end())}};
+      });
+}
+
 // Options --num-beams and so on, one for each field of the request format.
 void AddParamOptions(CLI::App* command, ParamTexts* texts) {
   for (const ParamField& field : ParamFields()) {
     AddParamOption(command, field, texts);
+    if (field.name == "constraint") AddConstraintOptions(command, field, texts);
   }
 }
 

@@ -41,6 +41,30 @@ TEST(GenerateTest, PrintsTheHypothesesBestFirst) {
   EXPECT_EQ(run.err, "");
 }
 
+// --regex and --choice are short for --constraint, and named in errors.
+TEST(GenerateTest, TextsAreInALanguage) {
+  const ProgramRun digits =
+      Generate({"--regex", "[0-9]{3}", "--max-new-tokens", "9", "It rains."});
+  EXPECT_EQ(digits.exit_code, 0) << digits.err;
+  EXPECT_THAT(digits.out, MatchesRegex("It rains.\n +-[0-9.]+  [0-9]{3}\n"));
+  // Each --choice takes one text, whatever it looks like.
+  const ProgramRun choice = Generate({"--choice", "[a, b]", "It rains."});
+  EXPECT_EQ(choice.exit_code, 0) << choice.err;
+  EXPECT_THAT(choice.out, HasSubstr("  [a, b]\n"));
+  EXPECT_THAT(
+      Generate({"--choice", "Oui.", "--choice", "Il pleut.", "It rains."}).out,
+      HasSubstr("  Il pleut.\n"));
+  EXPECT_THAT(Generate({"--constraint", R"({"choice": ["Non."]})", "No."}).out,
+              HasSubstr("  Non.\n"));
+  EXPECT_THAT(Generate({"--regex", "a(?=b)", "No."}).err,
+              HasSubstr("--regex: at byte 1: look-ahead"));
+  EXPECT_THAT(
+      Generate({"--regex", "a", "--allowed-token-ids", "7", "No."}).err,
+      HasSubstr("--allowed-token-ids must be unset with --regex, got 1 id"));
+  EXPECT_THAT(Generate({"--regex", "a", "--choice", "b", "No."}).err,
+              HasSubstr("--regex and --choice, one option, are given 2 times"));
+}
+
 // A text that was cut off looks complete.
 TEST(GenerateTest, TextsThatAreCutOffAreToldOf) {
   const std::vector<std::string> endless = {

@@ -42,7 +42,7 @@ absl::StatusOr<std::shared_ptr<const TextConstraint>> MakeTextConstraint(
   return TextConstraint::Make(std::move(texts), std::move(end_ids));
 }
 
-// What may follow texts of a language, by a search among all token sequences.
+// The tokens that may follow texts of a language, by their definition.
 class Definition {
  public:
   Definition(const ByteAutomaton& automaton,

@@ -217,9 +217,9 @@ TEST(RefusalsTest, WhatChangesTheAnswerAndIsNotThereIsRefused) {
   for (const char* field :
        {R"("suffix": "x")", R"("tools": [{"type": "function"}])",
         R"("response_format": {"type": "json_object"})",
-        R"("no_stop_trim": true)", R"("structured_outputs": {"regex": "a"})",
-        R"("guided_json": {})", R"("grammar": "root ::= a")",
-        R"("logits_processors": ["x"])", R"("tool_choice": "required")"}) {
+        R"("no_stop_trim": true)", R"("guided_json": {})",
+        R"("grammar": "root ::= a")", R"("logits_processors": ["x"])",
+        R"("tool_choice": "required")"}) {
     const absl::Status status =
         Read(kInCompletions, Concat(R"({"prompt": "a", )", field, "}"));
     EXPECT_THAT(status, testing::StatusIs(kInvalid, ::testing::HasSubstr(

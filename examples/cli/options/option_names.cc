@@ -39,8 +39,11 @@ FieldWords OptionNames::words() const {
                                name == "split_sentences";
         if (!is_option) return std::nullopt;
         // An option has no fields: "--speculate: method" of "speculate.method".
-        if (name == field) return Of(name);
-        return Concat(Of(name), ": ", field.substr(name.size() + 1));
+        // --regex is one by itself.
+        const std::string option = Of(name);
+        if (name == field) return option;
+        const std::string_view part = field.substr(name.size() + 1);
+        return option == Flag(part) ? option : Concat(option, ": ", part);
       }};
 }
 

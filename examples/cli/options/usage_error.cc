@@ -166,7 +166,10 @@ OptionNames TypedNames(const CLI::App& command, std::span<char* const> args) {
     const bool is_long = arg.starts_with("--");
     const std::string_view typed =
         arg.substr(0, is_long ? arg.find('=') : size_t{2});
-    names.AddTyped(KeyOf(option->get_name()), typed);
+    const std::string key = KeyOf(option->get_name());
+    names.AddTyped(key, typed);
+    // They are short for the option of a field.
+    if (key == "regex" || key == "choice") names.AddTyped("constraint", typed);
     if (TakesNext(command, arg)) ++i;
   }
   return names;

@@ -1,0 +1,129 @@
+// Calls whose answers are in a language.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <regex>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "base/json.h"
+#include "base/status.h"
+#include "espalier/generator.h"
+#include "tests/serve/server_fixture.h"
+#include "tests/source_tree.h"
+
+namespace espalier::serve {
+namespace {
+
+using ::testing::HasSubstr;
+
+class ConstrainedCallsTest : public ServerFixture {
+ protected:
+  void SetUp() override {
+    Listen();
+    absl::StatusOr<Generator> generator =
+        Generator::Load(SourcePath("models/en-fr"), {.num_threads = 1});
+    ASSERT_OK(generator);
+    ASSERT_OK(server_->Serve(*std::move(generator), "models/en-fr"));
+  }
+
+  RawResponse Complete(std::string_view fields) {
+    return Post("/v1/completions",
+                Concat(R"({"prompt": "It is raining.", )", fields, "}"));
+  }
+
+  void ExpectRefused(std::string_view fields, std::string_view param,
+                     std::string_view message) {
+    const RawResponse response = Complete(fields);
+    EXPECT_EQ(response.status, 400) << response.body;
+    const json::value error = ParseJson(response.body).value().at("error");
+    EXPECT_EQ(std::string(error.at("param").as_string()), param);
+    EXPECT_THAT(std::string(error.at("message").as_string()),
+                HasSubstr(std::string(message)));
+  }
+};
+
+TEST_F(ConstrainedCallsTest, EachNameOfTheFieldConstrainsTheText) {
+  const std::regex pattern("(Il|Elle) (pleut|neige|gèle)!?");
+  const std::string regex = R"("(Il|Elle) (pleut|neige|gèle)!?")";
+  for (const std::string& fields :
+       {R"("structured_outputs": {"regex": )" + regex + "}",
+        R"("regex": )" + regex, R"("constraint": {"regex": )" + regex + "}"}) {
+    for (const char* const search :
+         {R"("num_beams": 4, "n": 4)",
+          R"("temperature": 1.5, "n": 5, "seed": 3)", R"("num_beams": 1)"}) {
+      const RawResponse response = Complete(Concat(fields, ", ", search));
+      ASSERT_EQ(response.status, 200) << response.body;
+      const json::value answer = ParseJson(response.body).value();
+      for (const json::value& choice : answer.at("choices").as_array()) {
+        const std::string text(choice.at("text").as_string());
+        EXPECT_TRUE(std::regex_match(text, pattern)) << text;
+        EXPECT_EQ(choice.at("finish_reason"), "stop");
+      }
+    }
+  }
+}
+
+TEST_F(ConstrainedCallsTest, StreamsDeliverTextsOfTheLanguage) {
+  for (const char* const search :
+       {R"("num_beams": 4)", R"("temperature": 1.5, "seed": 3)"}) {
+    const RawResponse response = Complete(
+        Concat(R"("structured_outputs": {"choice": ["Non.", "Peut-être."]},)",
+               R"("stream": true, )", search));
+    ASSERT_EQ(response.status, 200) << response.body;
+    const Events events = ReadEvents(response.body);
+    EXPECT_TRUE(events.is_done);
+    std::string text;
+    for (const json::value& event : events.all) {
+      for (const json::value& choice : event.at("choices").as_array()) {
+        text += choice.at("text").as_string();
+      }
+    }
+    EXPECT_TRUE(text == "Non." || text == "Peut-être.") << text;
+  }
+}
+
+TEST_F(ConstrainedCallsTest, WhatIsWrongIsNamedAsItWasGiven) {
+  ExpectRefused(R"("structured_outputs": {"regex": "a(?=b)c"})",
+                "structured_outputs.regex",
+                "structured_outputs.regex: at byte 1: look-ahead");
+  ExpectRefused(R"("regex": "[")", "regex", "regex: ");
+  ExpectRefused(R"("constraint": {"regex": "["})", "constraint.regex",
+                "constraint.regex: ");
+  ExpectRefused(R"("structured_outputs": {"choice": []})",
+                "structured_outputs.choice", "structured_outputs.choice: ");
+  ExpectRefused(R"("structured_outputs": {"choice": "a"})",
+                "structured_outputs.choice", "must be a list, got \"a\"");
+  ExpectRefused(R"("structured_outputs": {"regex": "a", "choice": ["a"]})",
+                "structured_outputs", "must have one kind of language");
+  ExpectRefused(R"("structured_outputs": "a")", "structured_outputs",
+                "must be an object");
+  ExpectRefused(R"("regex": "a", "constraint": {"regex": "a"})", "regex", "");
+  ExpectRefused(
+      R"("structured_outputs": {"regex": "a"}, "allowed_token_ids": [7])",
+      "allowed_token_ids", "must be unset with structured_outputs");
+  // A minute of work is refused after a part of a second.
+  ExpectRefused(R"("regex": "((a|b|cd){1,900}x){1,900}y")", "regex",
+                "the limit");
+}
+
+TEST_F(ConstrainedCallsTest, OtherKindsAreRefusedByName) {
+  for (const std::string kind : {"json", "json_object", "grammar",
+                                 "structural_tag", "whitespace_pattern"}) {
+    ExpectRefused(Concat(R"("structured_outputs": {")", kind, R"(": true})"),
+                  Concat("structured_outputs.", kind), "is not supported");
+  }
+  ExpectRefused(R"("guided_regex": "a")", "guided_regex",
+                "it is structured_outputs with regex");
+  ExpectRefused(R"("guided_choice": ["a"])", "guided_choice",
+                "it is structured_outputs with choice");
+  EXPECT_EQ(Complete(R"("structured_outputs": {"json": null, "regex": null,
+                         "disable_any_whitespace": false},
+                        "guided_regex": null)")
+                .status,
+            200);
+}
+
+}  // namespace
+}  // namespace espalier::serve

@@ -1,0 +1,42 @@
+// JSON Schemas for generated text: one compiles or is refused, random texts of
+// it are JSON, and a double complement is the same language.
+#include "constrain/json_schema.h"
+
+#include <random>
+#include <string>
+
+#include "base/check.h"
+#include "base/json.h"
+#include "constrain/sample_text.h"
+#include "tests/fuzz/fuzz_target.h"
+
+namespace espalier::fuzz {
+
+FUZZ_TARGET(json_schema, input) {
+  // Few steps, because an input is to take milliseconds.
+  const CompileLimits limits = {.max_states = 5'000, .max_steps = 500'000};
+  const JsonSchemaOptions options = {.max_depth = 1};
+  const auto automaton = CompileJsonSchema(input, options, limits);
+  if (!automaton.ok()) {
+    CheckBadInput(automaton.status());
+    return;
+  }
+  const CompileLimits more = {.max_states = 10'000, .max_steps = 2'000'000};
+  const auto schema = ParseJson(input);
+  CHECK(schema.ok()) << schema.status();
+  if (schema->is_object() && !schema->as_object().contains("$schema") &&
+      input.find('$') == input.npos) {
+    const auto twice = CompileJsonSchema(
+        json::object{{"not", {{"not", *schema}}}}, options, more);
+    CHECK(!twice.ok() || *twice == *automaton) << input;
+  }
+  std::mt19937_64 random(1);
+  for (int i = 0; i < 4; ++i) {
+    const std::string text = SampleText(*automaton, 8 * i, &random);
+    CHECK(automaton->Match(text).in_language) << input;
+    const auto value = ParseJson(text);
+    CHECK(value.ok()) << input << value.status();
+  }
+}
+
+}  // namespace espalier::fuzz

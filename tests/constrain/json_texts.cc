@@ -1,11 +1,13 @@
 #include "tests/constrain/json_texts.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "constrain/json_string_language.h"
@@ -38,23 +40,69 @@ States AfterArray(const ByteAutomaton& automaton, States states,
   return After(automaton, states, "]");
 }
 
+// More members are put in an order by looking one member ahead.
+constexpr size_t kMaxPermutedMembers = 8;
+
+States AfterMember(const ByteAutomaton& automaton, States states, bool is_first,
+                   const json::key_value_pair& member) {
+  if (!is_first) states = After(automaton, states, ",");
+  states = After(automaton, states, QuoteString(member.key()) + ":");
+  return AfterValue(automaton, states, member.value());
+}
+
+// True if the member may come in some of the states.
+bool MayCome(const ByteAutomaton& automaton, const States& states,
+             bool is_first, const json::key_value_pair& member) {
+  const std::string key = QuoteString(member.key()) + ":";
+  return !After(automaton, states, is_first ? key : "," + key).empty();
+}
+
+// Takes each time the first member after which the others that may come now
+// still may.
+States AfterManyMembers(const ByteAutomaton& automaton, States states,
+                        const json::object& object) {
+  std::vector<const json::key_value_pair*> rest;
+  for (const auto& member : object) rest.push_back(&member);
+  while (!rest.empty() && !states.empty()) {
+    const bool is_first = rest.size() == object.size();
+    States next;
+    size_t taken = 0;
+    for (; taken < rest.size(); ++taken) {
+      next = AfterMember(automaton, states, is_first, *rest[taken]);
+      if (next.empty()) continue;
+      const bool leaves_all =
+          std::all_of(rest.begin(), rest.end(), [&](const auto* other) {
+            return other == rest[taken] ||
+                   !MayCome(automaton, states, is_first, *other) ||
+                   MayCome(automaton, next, false, *other);
+          });
+      if (leaves_all) break;
+    }
+    if (taken == rest.size()) return {};
+    states = std::move(next);
+    rest.erase(rest.begin() + static_cast<std::ptrdiff_t>(taken));
+  }
+  return states;
+}
+
 // Goes through the sets of members that may come first.
 States AfterObject(const ByteAutomaton& automaton, const States& states,
                    const json::object& object) {
-  const size_t num_sets = size_t{1} << object.size();
-  std::vector<States> after(num_sets);
-  after[0] = After(automaton, states, "{");
-  for (size_t set = 0; set < num_sets; ++set) {
+  const States begin = After(automaton, states, "{");
+  if (object.size() > kMaxPermutedMembers) {
+    return After(automaton, AfterManyMembers(automaton, begin, object), "}");
+  }
+  std::vector<States> after(size_t{1} << object.size());
+  after[0] = begin;
+  for (size_t set = 0; set < after.size(); ++set) {
     if (after[set].empty()) continue;
-    size_t i = 0;
-    for (const auto& [key, member] : object) {
-      const size_t bit = size_t{1} << i++;
-      if ((set & bit) != 0) continue;
-      States next = after[set];
-      if (set != 0) next = After(automaton, next, ",");
-      next = After(automaton, next, QuoteString(key) + ":");
-      next = AfterValue(automaton, next, member);
-      after[set | bit].insert(next.begin(), next.end());
+    size_t bit = 1;
+    for (const auto& member : object) {
+      if ((set & bit) == 0) {
+        after[set | bit].merge(
+            AfterMember(automaton, after[set], set == 0, member));
+      }
+      bit *= 2;
     }
   }
   return After(automaton, after.back(), "}");

@@ -1,5 +1,5 @@
 // CompileJsonSchema: the JSON texts of the values that satisfy a JSON Schema,
-// of draft 2020-12 or 7, as an automaton.
+// of draft 2020-12, 7, 6 or 4, as an automaton.
 //
 //   ASSIGN_OR_RETURN(const ByteAutomaton points,
 //                    CompileJsonSchema(R"({"type": "array", "maxItems": 2,

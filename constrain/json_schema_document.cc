@@ -38,6 +38,17 @@ constexpr std::array<std::string_view, 11> kAnnotations = {
     "$comment", "deprecated",  "readOnly",   "writeOnly",
     "$defs",    "definitions", "$vocabulary"};
 
+struct DraftUri {
+  std::string_view uri;  // after "http://" or "https://"
+  JsonSchemaDraft draft;
+};
+constexpr std::array<DraftUri, 4> kDraftUris = {{
+    {"json-schema.org/draft/2020-12/schema", JsonSchemaDraft::k2020_12},
+    {"json-schema.org/draft-07/schema", JsonSchemaDraft::k7},
+    {"json-schema.org/draft-06/schema", JsonSchemaDraft::k6},
+    {"json-schema.org/draft-04/schema", JsonSchemaDraft::k4},
+}};
+
 template <size_t n>
 bool Has(const std::array<std::string_view, n>& names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
@@ -262,19 +273,19 @@ absl::Status JsonSchemaDocument::ReadDraft() {
   std::string_view uri;
   if (name->is_string()) uri = name->get_string();
   if (!uri.empty() && uri.back() == '#') uri.remove_suffix(1);
-  if (uri == "https://json-schema.org/draft/2020-12/schema") {
-    draft_ = JsonSchemaDraft::k2020_12;
-  } else if (uri == "http://json-schema.org/draft-07/schema" ||
-             uri == "https://json-schema.org/draft-07/schema") {
-    draft_ = JsonSchemaDraft::k7;
-  } else {
-    return InvalidArgument(
-        "#/$schema: ", Shown(name),
-        " is not supported; drafts 2020-12 and 7 are, "
-        "\"https://json-schema.org/draft/2020-12/schema\" and "
-        "\"http://json-schema.org/draft-07/schema#\"");
+  const size_t scheme = uri.find("://");
+  const std::string_view place =
+      scheme == uri.npos ? uri : uri.substr(scheme + 3);
+  for (const DraftUri& draft : kDraftUris) {
+    if (place != draft.uri) continue;
+    draft_ = draft.draft;
+    return absl::OkStatus();
   }
-  return absl::OkStatus();
+  return InvalidArgument(
+      "#/$schema: ", Shown(name),
+      " is not supported; drafts 2020-12, 7, 6 and 4 are, such as "
+      "\"https://json-schema.org/draft/2020-12/schema\" and "
+      "\"http://json-schema.org/draft-07/schema#\"");
 }
 
 absl::Status JsonSchemaDocument::AddAnchor(std::string_view name, Place place) {
@@ -287,7 +298,7 @@ absl::Status JsonSchemaDocument::AddAnchor(std::string_view name, Place place) {
 absl::Status JsonSchemaDocument::RegisterNames(const json::object& schema,
                                                Place place) {
   for (const std::string_view keyword : {"$anchor", "$dynamicAnchor"}) {
-    if (draft_ == JsonSchemaDraft::k7) break;
+    if (draft_ != JsonSchemaDraft::k2020_12) break;
     const json::string* const name = StringMember(schema, keyword);
     if (name == nullptr) continue;
     place.is_dynamic = keyword == "$dynamicAnchor";
@@ -302,10 +313,11 @@ absl::Status JsonSchemaDocument::Register(const json::value& value, int base,
   const json::object* const schema = value.if_object();
   if (schema == nullptr) return absl::OkStatus();
   RETURN_IF_ERROR(budget_->Take(64));
-  const json::string* const id = StringMember(*schema, "$id");
-  // Draft 7 ignores all beside "$ref".
+  const json::string* const id =
+      StringMember(*schema, draft_ == JsonSchemaDraft::k4 ? "id" : "$id");
+  // Older drafts ignore all beside "$ref".
   const bool is_ignored =
-      draft_ == JsonSchemaDraft::k7 && schema->contains("$ref");
+      draft_ != JsonSchemaDraft::k2020_12 && schema->contains("$ref");
   if (id != nullptr && !is_ignored) {
     const std::string uri = ResolveUri(bases_[base], *id);
     const size_t fragment = uri.find('#');

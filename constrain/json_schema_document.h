@@ -21,7 +21,8 @@
 
 namespace espalier {
 
-enum class JsonSchemaDraft : uint8_t { k2020_12, k7 };
+// Drafts 4 and 6 are 7 without its later keywords.
+enum class JsonSchemaDraft : uint8_t { k4, k6, k7, k2020_12 };
 
 class JsonSchemaDocument {
  public:

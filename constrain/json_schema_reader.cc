@@ -163,7 +163,7 @@ absl::StatusOr<Formula> JsonSchemaReader::ReadObject(
   std::vector<Formula> parts;
   for (const auto& [key, value] : schema) {
     const std::string_view keyword = key;
-    if (IsDraft7() && keyword != "$ref" && schema.contains("$ref")) continue;
+    if (IsOldDraft() && keyword != "$ref" && schema.contains("$ref")) continue;
     absl::StatusOr<Formula> part = ReadKeyword(id, schema, keyword, value);
     if (!part.ok()) {
       // An error of a subschema has its own pointer.
@@ -178,10 +178,17 @@ absl::StatusOr<Formula> JsonSchemaReader::ReadObject(
 absl::StatusOr<Formula> JsonSchemaReader::ReadKeyword(
     Id id, const json::object& schema, std::string_view keyword,
     const json::value& value) {
+  const bool is_later =
+      (document_.draft() < JsonSchemaDraft::k7 && keyword == "if") ||
+      (document_.draft() < JsonSchemaDraft::k6 &&
+       IsAmong(keyword, {"const", "contains", "propertyNames"}));
+  if (is_later) {
+    return InvalidArgument("is of a later draft than \"$schema\" names");
+  }
   ASSIGN_OR_RETURN(std::optional<Formula> formula,
                    ReadApplicator(id, schema, keyword, value));
   if (formula) return *formula;
-  ASSIGN_OR_RETURN(formula, ReadScalar(id, keyword, value));
+  ASSIGN_OR_RETURN(formula, ReadScalar(id, schema, keyword, value));
   if (formula) return *formula;
   ASSIGN_OR_RETURN(formula, ReadArrayKeyword(id, schema, keyword, value));
   if (formula) return assertions_.IfType(JsonType::kArray, *formula);
@@ -247,10 +254,10 @@ absl::StatusOr<std::optional<Formula>> JsonSchemaReader::ReadApplicator(
     Id id, const json::object& schema, std::string_view keyword,
     const json::value& value) {
   FormulaPool& pool = assertions_.pool();
-  if (keyword == "$ref" || (keyword == "$dynamicRef" && !IsDraft7())) {
+  if (keyword == "$ref" || (keyword == "$dynamicRef" && !IsOldDraft())) {
     return Reference(id, keyword, value);
   }
-  if (keyword == "$recursiveRef" && !IsDraft7()) {
+  if (keyword == "$recursiveRef" && !IsOldDraft()) {
     return InvalidArgument("is draft 2019-09's, which is not supported");
   }
   if (keyword == "not") {
@@ -397,8 +404,16 @@ absl::StatusOr<Formula> JsonSchemaReader::ReadEnum(Id id,
   return pool.Or(std::move(parts));
 }
 
-absl::StatusOr<Formula> JsonSchemaReader::ReadBound(std::string_view keyword,
+absl::StatusOr<Formula> JsonSchemaReader::ReadBound(const json::object& schema,
+                                                    std::string_view keyword,
                                                     const json::value& value) {
+  // In draft 4 "exclusiveMinimum" says whether the minimum is excluded.
+  const bool is_draft4 = document_.draft() == JsonSchemaDraft::k4;
+  if (is_draft4 && keyword.starts_with("exclusive")) {
+    if (value.is_bool()) return FormulaPool::kTrue;
+    return InvalidArgument("must be a boolean in draft 4, got ", Shown(&value));
+  }
+
   if (!value.is_number()) {
     return InvalidArgument("must be a number, got ", Shown(&value));
   }
@@ -411,8 +426,16 @@ absl::StatusOr<Formula> JsonSchemaReader::ReadBound(std::string_view keyword,
         AssertionKind::kNumber, "multiples of " + bound.Text(),
         [&] { return MultiplesOf(bound, assertions_.budget()); });
   }
+  const bool is_minimum = IsAmong(keyword, {"minimum", "exclusiveMinimum"});
+  const json::value* const flag =
+      is_draft4 ? MemberOf(schema,
+                           is_minimum ? "exclusiveMinimum" : "exclusiveMaximum")
+                : nullptr;
+  const bool excludes =
+      keyword.starts_with("exclusive") ||
+      (flag != nullptr && flag->is_bool() && flag->get_bool());
   // A maximum is the complement of what is greater.
-  const bool is_included = IsAmong(keyword, {"minimum", "exclusiveMaximum"});
+  const bool is_included = is_minimum != excludes;
   ASSIGN_OR_RETURN(const Formula from,
                    assertions_.AddLanguage(
                        AssertionKind::kNumber,
@@ -422,7 +445,7 @@ absl::StatusOr<Formula> JsonSchemaReader::ReadBound(std::string_view keyword,
                          return NumbersFrom(bound, is_included,
                                             assertions_.budget());
                        }));
-  return IsAmong(keyword, {"minimum", "exclusiveMinimum"}) ? from : Not(from);
+  return is_minimum ? from : Not(from);
 }
 
 absl::StatusOr<Formula> JsonSchemaReader::ReadFormat(const json::value& value) {
@@ -439,13 +462,14 @@ absl::StatusOr<Formula> JsonSchemaReader::ReadFormat(const json::value& value) {
 }
 
 absl::StatusOr<std::optional<Formula>> JsonSchemaReader::ReadScalar(
-    Id id, std::string_view keyword, const json::value& value) {
+    Id id, const json::object& schema, std::string_view keyword,
+    const json::value& value) {
   if (keyword == "type") return ReadType(id, value);
   if (keyword == "const") return ReadConst(id, value);
   if (keyword == "enum") return ReadEnum(id, value);
   if (IsAmong(keyword, {"minimum", "maximum", "exclusiveMinimum",
                         "exclusiveMaximum", "multipleOf"})) {
-    ASSIGN_OR_RETURN(const Formula formula, ReadBound(keyword, value));
+    ASSIGN_OR_RETURN(const Formula formula, ReadBound(schema, keyword, value));
     return assertions_.IfType(JsonType::kNumber, formula);
   }
   Formula formula = FormulaPool::kTrue;
@@ -552,10 +576,10 @@ absl::StatusOr<Formula> JsonSchemaReader::ReadContains(
   std::optional<int64_t> max_count;
   const json::value* const min_value = MemberOf(schema, "minContains");
   const json::value* const max_value = MemberOf(schema, "maxContains");
-  if (!IsDraft7() && min_value != nullptr) {
+  if (!IsOldDraft() && min_value != nullptr) {
     ASSIGN_OR_RETURN(min_count, CountOf(*min_value));
   }
-  if (!IsDraft7() && max_value != nullptr) {
+  if (!IsOldDraft() && max_value != nullptr) {
     ASSIGN_OR_RETURN(max_count, CountOf(*max_value));
   }
   ASSIGN_OR_RETURN(const Formula child, Child(id, "contains", value));
@@ -594,11 +618,11 @@ absl::StatusOr<std::optional<Formula>> JsonSchemaReader::ReadArrayKeyword(
     return ReadUnique(id, schema);
   }
   if (keyword == "contains") return ReadContains(id, schema, value);
-  if (keyword == "unevaluatedItems" && !IsDraft7()) {
+  if (keyword == "unevaluatedItems" && !IsOldDraft()) {
     return ReadUnevaluatedItems(id, value);
   }
-  const bool is_tuple = keyword == (IsDraft7() ? "items" : "prefixItems") &&
-                        (value.is_array() || !IsDraft7());
+  const bool is_tuple = keyword == (IsOldDraft() ? "items" : "prefixItems") &&
+                        (value.is_array() || !IsOldDraft());
   if (is_tuple) {
     ASSIGN_OR_RETURN(const json::array* const items, ArrayOf(value));
     std::vector<Formula> parts;
@@ -614,7 +638,7 @@ absl::StatusOr<std::optional<Formula>> JsonSchemaReader::ReadArrayKeyword(
   }
   size_t first = 0;
   if (keyword == "additionalItems") {
-    if (!IsDraft7()) {
+    if (!IsOldDraft()) {
       return InvalidArgument("is draft 7's: \"items\" after \"prefixItems\"");
     }
     const json::value* const items = MemberOf(schema, "items");
@@ -625,7 +649,7 @@ absl::StatusOr<std::optional<Formula>> JsonSchemaReader::ReadArrayKeyword(
       return InvalidArgument("an array is draft 7's: \"prefixItems\"");
     }
     const json::value* const prefix = MemberOf(schema, "prefixItems");
-    if (!IsDraft7() && prefix != nullptr && prefix->is_array()) {
+    if (!IsOldDraft() && prefix != nullptr && prefix->is_array()) {
       first = prefix->get_array().size();
     }
   } else {
@@ -744,15 +768,15 @@ absl::StatusOr<std::optional<Formula>> JsonSchemaReader::ReadObjectKeyword(
                          .index = is_min ? count : count + 1});
     return is_min ? at_least : Not(at_least);
   } else if (keyword == "dependencies") {
-    if (!IsDraft7()) {
+    if (!IsOldDraft()) {
       return InvalidArgument(
           "is draft 7's: \"dependentRequired\" and \"dependentSchemas\"");
     }
     return ReadDependencies(id, keyword, value);
-  } else if (!IsDraft7() &&
+  } else if (!IsOldDraft() &&
              IsAmong(keyword, {"dependentRequired", "dependentSchemas"})) {
     return ReadDependencies(id, keyword, value);
-  } else if (!IsDraft7() && keyword == "unevaluatedProperties") {
+  } else if (!IsOldDraft() && keyword == "unevaluatedProperties") {
     return ReadUnevaluatedMembers(id, value);
   } else {
     return std::nullopt;
@@ -1053,7 +1077,7 @@ JsonSchemaReader::Bounds JsonSchemaReader::FindBounds(Id id, int depth) {
   };
   for (const auto& [name, member] : *schema) {
     const std::string_view keyword = name;
-    if (IsDraft7() && keyword != "$ref" && schema->contains("$ref")) continue;
+    if (IsOldDraft() && keyword != "$ref" && schema->contains("$ref")) continue;
     if (keyword == "const") {
       intersect(constants({member}));
     } else if (keyword == "enum" && member.is_array()) {

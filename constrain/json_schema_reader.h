@@ -73,6 +73,7 @@ class JsonSchemaReader {
       Id id, const json::object& schema, std::string_view keyword,
       const json::value& value);
   absl::StatusOr<std::optional<Formula>> ReadScalar(Id id,
+                                                    const json::object& schema,
                                                     std::string_view keyword,
                                                     const json::value& value);
   absl::StatusOr<std::optional<Formula>> ReadArrayKeyword(
@@ -85,7 +86,8 @@ class JsonSchemaReader {
   absl::StatusOr<Formula> ReadType(Id id, const json::value& value);
   absl::StatusOr<Formula> ReadConst(Id id, const json::value& value);
   absl::StatusOr<Formula> ReadEnum(Id id, const json::value& value);
-  absl::StatusOr<Formula> ReadBound(std::string_view keyword,
+  absl::StatusOr<Formula> ReadBound(const json::object& schema,
+                                    std::string_view keyword,
                                     const json::value& value);
   absl::StatusOr<Formula> ReadFormat(const json::value& value);
   absl::StatusOr<Formula> ReadUnique(Id id, const json::object& schema);
@@ -119,7 +121,10 @@ class JsonSchemaReader {
                            std::vector<Coverage>* coverage);
   const Bounds& BoundsOf(Id id, int depth);
   Bounds FindBounds(Id id, int depth);
-  bool IsDraft7() const { return document_.draft() == JsonSchemaDraft::k7; }
+  // True for drafts before 2019-09, in which "items" may be a tuple.
+  bool IsOldDraft() const {
+    return document_.draft() != JsonSchemaDraft::k2020_12;
+  }
 
   JsonSchemaDocument& document_;
   JsonAssertions& assertions_;

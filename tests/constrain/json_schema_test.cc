@@ -150,7 +150,7 @@ TEST(JsonSchemaTest, ErrorsHaveThePointerOfAKeyword) {
       {R"({"items": {"uniqueItems": true}})", "#/items/uniqueItems: is "},
       {R"({"$ref": "other.json"})", "#/$ref: the schema does not contain"},
       {R"({"$ref": "#/$defs/a"})", "#/$ref: the schema has nothing at"},
-      {R"({"$schema": "http://json-schema.org/draft-04/schema#"})",
+      {R"({"$schema": "http://json-schema.org/draft-03/schema#"})",
        "#/$schema: "},
       {R"({"dependencies": {}})", "#/dependencies: is draft 7's"},
       {R"({"items": [{}]})", "#/items: an array is draft 7's"},
@@ -177,6 +177,21 @@ TEST(JsonSchemaTest, TheDraftIsThatOfTheSchema) {
   EXPECT_TRUE(Accepts("{" + draft7 + ", " + beside + "}", "\"ab\""));
   EXPECT_FALSE(Accepts("{" + beside + "}", "\"ab\""));
   EXPECT_FALSE(Accepts("{" + draft7 + R"(, "items": [{"const": 1}]})", "[2]"));
+  // In draft 4 a flag excludes a bound, and "id" names a schema.
+  const std::string draft4 =
+      R"("$schema": "http://json-schema.org/draft-04/schema#")";
+  const std::string flag = R"(, "minimum": 1, "exclusiveMinimum": true})";
+  EXPECT_FALSE(Accepts("{" + draft4 + flag, "1"));
+  EXPECT_TRUE(Accepts("{" + draft4 + flag, "2"));
+  const std::string maximum =
+      R"(, "maximum": 1, "exclusiveMaximum": false, "minimum": 1})";
+  EXPECT_TRUE(Accepts("{" + draft4 + maximum, "1"));
+  EXPECT_FALSE(Accepts("{" + draft4 + maximum, "2"));
+  EXPECT_FALSE(Accepts("{" + draft4 + R"(, "items": {"$ref": "a#"},
+      "definitions": {"a": {"id": "a", "type": "null"}}})",
+                       "[1]"));
+  EXPECT_THAT(ErrorOf("{" + draft4 + R"(, "const": 1})"),
+              StartsWith("#/const: is of a later draft"));
 }
 
 // The texts of a language are of values that satisfy its schema, and each small

@@ -471,9 +471,9 @@ A regular expression must match the whole text. Its syntax is JavaScript's
 flags: an error names such a construct and its byte. docs/constraints.md has
 the list.
 
-A JSON Schema is of draft 2020-12 or 7. Its texts are those of values that
-satisfy it, with the keys that it names in its order; an error has the JSON
-pointer of a keyword that cannot be enforced.
+A JSON Schema is of draft 2020-12, 7, 6 or 4. Its texts are those of values
+that satisfy it, with the keys that it names in its order; an error has the
+JSON pointer of a keyword that cannot be enforced.
 
 With -m the model's tokenizer spells each text, and a text of the language that
 it changes, by a normalizer say, is shown with what it becomes.

@@ -71,10 +71,14 @@ class GroupSearch {
   }
   // As DecodeStrategy::Advance, which writes `*decisions`. These may be null
   // unless log-probabilities are reported.
+  // Errors: also kResourceExhausted, as Constraint::CheckMemory.
   absl::Status Advance(const SelectionResult& result,
                        std::vector<Decision>* decisions) {
-    const absl::Status status = strategy_->Advance(result, decisions);
+    absl::Status status = strategy_->Advance(result, decisions);
     if (reports_logprobs_) logprobs_.Take(result, *decisions);
+    if (constraint_ != nullptr && status.ok()) {
+      status = constraint_->CheckMemory();
+    }
     return status;
   }
   // As DecodeStrategy::FinishLive.
@@ -101,7 +105,8 @@ class GroupSearch {
   SampleStrategy* draws_only_ = nullptr;
   const bool reports_logprobs_;
   bool deadline_passed_ = false;
-  TokenLogProbs logprobs_;  // if reported
+  TokenLogProbs logprobs_;                              // if reported
+  const std::shared_ptr<const Constraint> constraint_;  // null: none
 };
 
 }  // namespace espalier

@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <span>
 
+#include "absl/status/status.h"
 #include "base/ids.h"
 
 namespace espalier {
@@ -51,6 +52,10 @@ class Constraint {
   // may follow.
   virtual int64_t MaxLegal(int64_t num_sequences) const = 0;
   virtual int64_t MaxLast(int64_t num_sequences) const = 0;
+
+  // Errors: kResourceExhausted if the lists of tokens so far take more memory
+  // than they may. A request that reaches further states must end then.
+  virtual absl::Status CheckMemory() const { return absl::OkStatus(); }
 };
 
 }  // namespace espalier

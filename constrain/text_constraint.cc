@@ -5,15 +5,17 @@
 #include <string_view>
 #include <utility>
 
+#include "base/field_error.h"
 #include "base/hash.h"
 #include "base/status.h"
 
 namespace espalier {
 
 absl::StatusOr<std::shared_ptr<const TextConstraint>> TextConstraint::Make(
-    TokenConstraint texts, std::vector<TokenId> end_ids) {
+    TokenConstraint texts, std::vector<TokenId> end_ids,
+    int64_t max_list_bytes) {
   std::shared_ptr<const TextConstraint> constraint(
-      new TextConstraint(std::move(texts), std::move(end_ids)));
+      new TextConstraint(std::move(texts), std::move(end_ids), max_list_bytes));
   if (constraint->LegalTokens(constraint->start()).tokens.empty()) {
     return InvalidArgument(
         "the empty text alone is in the language, and no EOS id ends it");
@@ -22,10 +24,12 @@ absl::StatusOr<std::shared_ptr<const TextConstraint>> TextConstraint::Make(
 }
 
 TextConstraint::TextConstraint(TokenConstraint texts,
-                               std::vector<TokenId> end_ids)
+                               std::vector<TokenId> end_ids,
+                               int64_t max_list_bytes)
     : texts_(std::move(texts)),
       end_ids_(std::move(end_ids)),
       max_last_(texts_.MaxLastTokens() + std::ssize(end_ids_)),
+      max_list_bytes_(max_list_bytes),
       list_of_(new std::atomic<const TokenList*>[texts_.num_states()]()) {}
 
 bool TextConstraint::IsEndId(TokenId token) const {
@@ -77,6 +81,15 @@ const TextConstraint::TokenList* TextConstraint::ListOf(State state) const {
   }
   list_of_[state].store(kept, std::memory_order_release);
   return kept;
+}
+
+absl::Status TextConstraint::CheckMemory() const {
+  const std::lock_guard lock(mutex_);
+  if (num_list_bytes_ <= max_list_bytes_) return absl::OkStatus();
+  return MakeFieldError(absl::StatusCode::kResourceExhausted,
+                        "the legal tokens of the states of `constraint` take ",
+                        MemorySize{num_list_bytes_}, ", which may have ",
+                        MemorySize{max_list_bytes_});
 }
 
 int64_t TextConstraint::num_bytes() const {

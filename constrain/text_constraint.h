@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/ids.h"
 #include "constrain/constraint.h"
@@ -29,10 +30,12 @@ class TextConstraint final : public Constraint {
  public:
   //   texts    with a vocabulary in which no end id adds text
   //   end_ids  ids that end a sequence, ascending, each once
+  //   max_list_bytes  the most that lists of tokens may take (CheckMemory)
   // Errors: kInvalidArgument if the empty text alone is in the language, and no
   // id ends it.
   static absl::StatusOr<std::shared_ptr<const TextConstraint>> Make(
-      TokenConstraint texts, std::vector<TokenId> end_ids);
+      TokenConstraint texts, std::vector<TokenId> end_ids,
+      int64_t max_list_bytes = int64_t{256} << 20);
 
   State start() const override { return texts_.start(); }
   State Advance(State state, TokenId token) const override;
@@ -48,6 +51,8 @@ class TextConstraint final : public Constraint {
     return num_sequences * max_last_;
   }
 
+  absl::Status CheckMemory() const override;
+
   const TokenConstraint& texts() const { return texts_; }
   // Bytes of tables and of the lists so far.
   int64_t num_bytes() const;
@@ -58,7 +63,8 @@ class TextConstraint final : public Constraint {
     int num_last = 0;
   };
 
-  TextConstraint(TokenConstraint texts, std::vector<TokenId> end_ids);
+  TextConstraint(TokenConstraint texts, std::vector<TokenId> end_ids,
+                 int64_t max_list_bytes);
   // After an end id.
   State ended() const { return texts_.num_states(); }
   bool IsEndId(TokenId token) const;
@@ -67,6 +73,7 @@ class TextConstraint final : public Constraint {
   const TokenConstraint texts_;
   const std::vector<TokenId> end_ids_;
   const int64_t max_last_;
+  const int64_t max_list_bytes_;
   // [num_states()]  null until it is asked for; owned by lists_.
   const std::unique_ptr<std::atomic<const TokenList*>[]> list_of_;
   mutable std::mutex mutex_;

@@ -260,7 +260,7 @@ constexpr ParamField kFields[] = {
     {"constraint", "", kConstraints, "JSON",
      "the text of the output is in a language: {\"regex\": \"[0-9]+\"} or "
      "{\"choice\": [\"yes\", \"no\"]}",
-     kSetConstraint, "", kLarge},
+     kSetConstraint, "", kLarge | kTraced},
     {"allowed_sequences", "", kConstraints, "JSON",
      "the output is one of these sequences of token ids: [[7, 8], [7, 9, 9]]",
      Set<&P::allowed_sequences>, "", kLarge},

@@ -1,5 +1,12 @@
 #include "trace/trace.h"
 
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/json.h"
+#include "request/constraint_params.h"
+
 namespace espalier {
 
 std::string_view Name(CandidateFate fate) {
@@ -73,6 +80,20 @@ void DescribeSamples(const GenerationParams& params, Describer* out) {
   out->AddUnless("typical_p", params.typical_p, usual.typical_p);
 }
 
+// A language as the request has it, but only the first of many choices.
+json::value Described(const ConstraintParams& constraint) {
+  constexpr size_t kMostChoices = 64;
+  if (constraint.regex) return {{"regex", *constraint.regex}};
+  json::array choices;
+  if (constraint.choice) {
+    for (const std::string& text : *constraint.choice) {
+      if (choices.size() == kMostChoices) break;
+      choices.emplace_back(text);
+    }
+  }
+  return {{"choice", std::move(choices)}};
+}
+
 }  // namespace
 
 TraceRequest DescribeRequest(RequestId id, const Request& request) {
@@ -97,6 +118,7 @@ TraceRequest DescribeRequest(RequestId id, const Request& request) {
                 usual.presence_penalty);
   out.AddUnless("no_repeat_ngram_size", params.no_repeat_ngram_size,
                 usual.no_repeat_ngram_size);
+  if (params.constraint) out.Add("constraint", Described(*params.constraint));
   const std::vector<int64_t>& begun = params.decoder_prompt_tokens;
   if (!begun.empty()) {
     out.Add("decoder_prompt_tokens", json::array(begun.begin(), begun.end()));

@@ -11,7 +11,9 @@
 #include <utility>
 #include <vector>
 
+#include "beam/group_search.h"
 #include "beam/strategy/length_penalty.h"
+#include "beam/strategy/selection_options.h"
 #include "constrain/choice_language.h"
 #include "constrain/regex_language.h"
 #include "constrain/text_constraint.h"
@@ -147,20 +149,71 @@ TEST(ConstrainedSearchTest, BeamsEnoughFindAllTextsInTheirOrder) {
   EXPECT_GT(num_found, 500);
 }
 
-// A search of few beams loses none to texts that end: k live on at each step as
-// long as so many can.
-TEST(ConstrainedSearchTest, FewBeamsFindTheBestWhereEachStepKeepsThem) {
+// Beam search among legal tokens by its definition: those of the k best
+// candidates that end are kept, and the k best that do not live on.
+std::vector<Hypothesis> SearchByDefinition(const ByteAutomaton& automaton,
+                                           size_t num_beams, int max_length) {
+  struct Found {
+    Hypothesis hypothesis;
+    bool ends = false;
+  };
+  std::vector<Hypothesis> live(1);
+  std::vector<Hypothesis> ended;
+  for (int length = 1; length <= max_length && !live.empty(); ++length) {
+    std::vector<Found> candidates;
+    for (const Hypothesis& beam : live) {
+      std::vector<TokenId> history = {1, 2};
+      history.insert(history.end(), beam.tokens.begin(), beam.tokens.end());
+      const std::vector<float> log_probs =
+          testing::LogSoftmax(ModelOfLetters()(history));
+      const std::string before = SpeltBy(beam.tokens);
+      for (TokenId token = 0; token < std::ssize(LetterTokens()); ++token) {
+        const std::string text = before + LetterTokens()[token];
+        const ByteAutomaton::MatchResult match = automaton.Match(text);
+        const bool is_legal =
+            token == kEosId ? match.in_language : BeginsText(automaton, text);
+        if (!is_legal) continue;
+        Found& found = candidates.emplace_back();
+        found.hypothesis = beam;
+        found.hypothesis.tokens.push_back(token);
+        found.hypothesis.cum_log_prob += log_probs[token];
+        found.ends = token == kEosId || automaton.ends(match.state);
+      }
+    }
+    std::ranges::stable_sort(candidates, [](const Found& x, const Found& y) {
+      return x.hypothesis.cum_log_prob > y.hypothesis.cum_log_prob;
+    });
+    live.clear();
+    for (size_t rank = 0; rank < candidates.size(); ++rank) {
+      const auto& [hypothesis, ends] = candidates[rank];
+      if (rank < num_beams && (ends || length == max_length)) {
+        ended.push_back(hypothesis);
+      }
+      if (!ends && live.size() < num_beams) live.push_back(hypothesis);
+    }
+  }
+  std::ranges::stable_sort(ended, [](const Hypothesis& x, const Hypothesis& y) {
+    return x.cum_log_prob / x.tokens.size() > y.cum_log_prob / y.tokens.size();
+  });
+  if (ended.size() > num_beams) ended.resize(num_beams);
+  return ended;
+}
+
+TEST(ConstrainedSearchTest, FewBeamsFindWhatTheDefinitionFinds) {
   for (const std::string& pattern : LetterPatterns()) {
-    const std::vector<Hypothesis> all = AllOutputs(pattern, 4);
-    for (const int num_beams : {2, 3, 5}) {
-      const auto constraint = Constrain(*CompileRegex(pattern));
+    const ByteAutomaton automaton = *CompileRegex(pattern);
+    const auto constraint = Constrain(automaton);
+    for (const int num_beams : {2, 3, 5, 8}) {
+      const std::vector<Hypothesis> expected =
+          SearchByDefinition(automaton, num_beams, 5);
       ASSERT_OK_AND_ASSIGN(
           const Result result,
-          SearchAsTheEngine(ModelOfLetters(), SearchOf(num_beams, 4), nullptr,
+          SearchAsTheEngine(ModelOfLetters(), SearchOf(num_beams, 5), nullptr,
                             constraint));
-      EXPECT_EQ(std::ssize(result.hypotheses),
-                std::min<int64_t>(num_beams, std::ssize(all)))
-          << pattern;
+      ASSERT_EQ(result.hypotheses.size(), expected.size()) << pattern;
+      for (size_t i = 0; i < expected.size(); ++i) {
+        EXPECT_EQ(result.hypotheses[i].tokens, expected[i].tokens) << pattern;
+      }
     }
   }
 }
@@ -236,6 +289,25 @@ TEST(ConstrainedSearchTest, SamplesFollowTheRenormalizedProduct) {
   // Beyond it lies one in 10^5 with so many degrees of freedom.
   const double freedom = static_cast<double>(expected.size()) - 1;
   EXPECT_LT(chi_square, freedom + 4.3 * std::sqrt(2 * freedom) + 12);
+}
+
+// A request whose states need too much memory ends with that error.
+TEST(ConstrainedSearchTest, ASearchEndsWhereListsTakeTooMuchMemory) {
+  auto texts = TokenConstraint::Make(
+      std::make_shared<const ByteAutomaton>(*CompileRegex("[ab]+")),
+      std::make_shared<const TokenVocabulary>(LetterTokens()));
+  ASSERT_OK(texts);
+  ASSERT_OK_AND_ASSIGN(
+      const std::shared_ptr<const Constraint> constraint,
+      TextConstraint::Make(*std::move(texts), {kEosId}, /*max_list_bytes=*/1));
+  const Request request = SearchOf(2, 5);
+  GroupSearch search(request, *MakeSelectionParams(request.params), constraint,
+                     nullptr);
+  PlanSelection selection;
+  search.strategy().DescribeSelection(&selection);
+  EXPECT_THAT(search.Advance({.candidates = {{0, 1, -1.0f}}}, nullptr),
+              testing::StatusIs(absl::StatusCode::kResourceExhausted,
+                                ::testing::HasSubstr("constraint")));
 }
 
 // Choices that tokens spell in one way are allowed sequences, with an EOS where

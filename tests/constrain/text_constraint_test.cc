@@ -181,6 +181,32 @@ TEST(TextConstraintTest, StatesWithEqualTokensShareThem) {
   EXPECT_EQ(constraint->num_bytes(), num_bytes);
 }
 
+// Each state bans another letter.
+TEST(TextConstraintTest, ListsHaveABound) {
+  std::vector<std::string> vocabulary;
+  for (char c = 'a'; c <= 'z'; ++c) vocabulary.emplace_back(1, c);
+  ASSERT_OK_AND_ASSIGN(ByteAutomaton automaton,
+                       CompileRegex("[^a][^b][^c][^d][^e][^f]"));
+  ASSERT_OK_AND_ASSIGN(
+      TokenConstraint texts,
+      TokenConstraint::Make(
+          std::make_shared<const ByteAutomaton>(std::move(automaton)),
+          std::make_shared<const TokenVocabulary>(vocabulary)));
+  ASSERT_OK_AND_ASSIGN(const auto constraint,
+                       TextConstraint::Make(std::move(texts), {}, 500));
+  State state = constraint->start();
+  int num_states = 0;
+  for (; constraint->CheckMemory().ok(); ++num_states) {
+    state = constraint->Advance(state, 25);
+    ASSERT_NE(state, Constraint::kNone);
+    constraint->LegalTokens(state);
+  }
+  EXPECT_GE(num_states, 2);
+  EXPECT_THAT(constraint->CheckMemory(),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       ::testing::HasSubstr("the legal tokens of the states")));
+}
+
 TEST(TextConstraintTest, TheEmptyTextAloneNeedsAnEnd) {
   const std::vector<std::string> vocabulary = {"", "a"};
   EXPECT_THAT(MakeTextConstraint("", vocabulary, {}),

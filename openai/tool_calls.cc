@@ -14,8 +14,12 @@ std::string ToolCallId(const AnswerHead& head, int64_t choice_index,
   constexpr std::string_view kDigits =
       "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
   constexpr size_t kSize = 9;
+  // Fixed, because ids are part of results: digits of pi and the golden ratio.
+  constexpr HashKey kIdKey = {.start = 0x243F6A8885A308D3,
+                              .multiplier = 0x9E3779B97F4A7C15};
   uint64_t hash = HashOf(
-      Concat(head.id, " ", head.created, " ", choice_index, " ", call_idx));
+      Concat(head.id, " ", head.created, " ", choice_index, " ", call_idx),
+      kIdKey);
   std::string id;
   while (id.size() < kSize) {
     id += kDigits[hash % kDigits.size()];

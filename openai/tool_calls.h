@@ -27,8 +27,9 @@ void DropUnwanted(const Call& call, ToolCallText* found);
 
 // Appends [{"id", "type": "function", "function": {"name", "arguments"}}, ...].
 // In events each has its "index", and later parts of a call have no id and no
-// name. An id is nine letters and digits, as Mistral's templates require; it is
-// the same in a stream and in a whole answer.
+// name. An id is nine letters and digits, as Mistral's templates require. It
+// follows from `head`, the choice and the call's index alone, so it is the same
+// in a stream and in a whole answer.
 void AppendToolCalls(std::span<const ToolCallPart> parts,
                      const AnswerHead& head, int64_t choice_index,
                      bool is_chunk, std::string* out);

@@ -188,6 +188,8 @@ TEST(ToolCallsTest, AnswersHaveCallsAndTheirReason) {
   EXPECT_THAT(std::string(first.at("id").get_string()),
               MatchesRegex("[0-9A-Za-z]{9}"));
   EXPECT_NE(first.at("id"), found.tool_calls[1].at("id"));
+  // In any process: the hash key of the ids is fixed.
+  EXPECT_EQ(first.at("id"), "dtNGEWchh");
   EXPECT_EQ(first.at("function"),
             (json::value{{"name", "f"}, {"arguments", "{\"x\": \"é\"}"}}));
   EXPECT_EQ(Whole(call, std::string(kTwoCalls), FinishReason::kLength)

@@ -56,9 +56,9 @@ bool IsIn(const std::array<Range, n>& ranges, char32_t code) {
 
 // Bidirectional controls, C1 controls, line and paragraph separators, and
 // characters that XML does not allow.
-constexpr std::array kUnshown = {Range{0x80, 0x9F}, Range{0x200E, 0x200F},
-                                 Range{0x2028, 0x202E}, Range{0x2066, 0x2069},
-                                 Range{0xFFFE, 0xFFFF}};
+constexpr std::array kUnshown = {Range{0x80, 0x9F},     Range{0x061C, 0x061C},
+                                 Range{0x200E, 0x200F}, Range{0x2028, 0x202E},
+                                 Range{0x2066, 0x2069}, Range{0xFFFE, 0xFFFF}};
 constexpr std::array kCombining = {
     Range{0x0300, 0x036F}, Range{0x0483, 0x0489}, Range{0x0591, 0x05BD},
     Range{0x064B, 0x065F}, Range{0x093C, 0x094D}, Range{0x200B, 0x200D},

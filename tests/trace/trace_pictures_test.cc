@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -258,6 +259,15 @@ std::vector<std::string> Hostile() {
           "&lt;&#47;",
           "a\nb\r\tc\u2028d\u202Ee",
           std::string("\0\x1B\x7F", 3)};
+}
+
+TEST(TracePicturesTest, BidirectionalControlsAreReplaced) {
+  for (const std::string_view control :
+       {"\u061C", "\u200E", "\u200F", "\u202A", "\u202E", "\u2066", "\u2069"}) {
+    const std::string text = "a" + std::string(control) + "b";
+    EXPECT_EQ(Visible(text), "a\uFFFDb");
+    EXPECT_EQ(Readable(text), "a\uFFFDb");
+  }
 }
 
 TEST(TracePicturesTest, NoTextIsEverMarkup) {

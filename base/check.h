@@ -1,6 +1,6 @@
-// CHECK reports programming errors. It never validates input. A failed check
-// prints its expression and values, and aborts. DCHECK does so in debug builds
-// only.
+// CHECK reports programming errors and is not for input validation. If it fails
+// it prints its expression and aborts; CHECK_EQ etc. print both values as well,
+// evaluated again. With NDEBUG, DCHECK does not evaluate its condition.
 //
 //   CHECK(count > 0) << "page released twice";
 //   CHECK_EQ(rows, plan.rows.size());

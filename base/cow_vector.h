@@ -96,7 +96,7 @@ class CowVector {
     return *elements_.emplace_back(
         std::make_shared<T>(std::forward<Args>(args)...));
   }
-  // Returns an element for writing. Other owners keep the old value.
+  // Returns an element for writing until it or the vector is copied next.
   T& Edit(size_t idx) { return EditShared(&elements_[idx]); }
 
  private:

@@ -1,7 +1,10 @@
-// Files that survive a crash of the process or the machine: ReplaceFile is
-// atomic, and an AppendedFile loses at most its last Append.
+// Files that survive a crash of the process or the machine. ReplaceFile is
+// atomic. Append does not sync: a crash of the process loses at most the Append
+// in progress, and a crash of the machine all Appends since the last Sync. A
+// part of the lost bytes may remain at the end of the file.
 //
-// Thread safety: functions without state; an AppendedFile has one user.
+// Thread safety: functions without state, for different files; an AppendedFile
+// has one user.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +17,16 @@
 namespace espalier {
 
 // Replaces the content of a file, mode 0600. Readers see either the old content
-// or the new one. The new content is on the disk when this returns. A process
-// that ends during the call may leave a file with the suffix kNextEnd.
+// or the new one. The new content is on the disk when this returns. After an
+// error the file has either content. An error or a crash may leave a file with
+// the suffix kNextEnd.
 // Errors: kUnavailable with the path and the system's reason.
 inline constexpr std::string_view kNextEnd = ".next";
 absl::Status ReplaceFile(const std::string& path, std::string_view content);
 
-// Renames a file within a folder, or into another folder on the same disk.
+// Renames a file within its file system, and replaces a file of the new name.
+// The new name is on the disk when this returns. After an error the file has
+// either name.
 // Errors: as ReplaceFile.
 absl::Status MoveFile(const std::string& from, const std::string& to);
 
@@ -31,8 +37,8 @@ absl::Status RemoveFile(const std::string& path);
 // A file that grows.
 class AppendedFile {
  public:
-  // Creates the file, or truncates it to `size` bytes. Its name is on the disk
-  // when this returns.
+  // Opens the file, creating it if it does not exist, and cuts it or extends it
+  // with zeros to `size` bytes. Its name is on the disk when this returns.
   // Errors: as ReplaceFile.
   static absl::StatusOr<AppendedFile> Open(const std::string& path,
                                            int64_t size);

@@ -1,9 +1,9 @@
 // Fault injection: points in the library at which a test can inject a failure
-// that otherwise occurs only when the machine runs out of resources.
+// that otherwise occurs only if a resource runs out or a disk fails.
 //
 //   if (FaultInjected(FaultPoint::kTakePages)) return ResourceExhausted(...);
 //
-//   InjectedFault fault(FaultPoint::kTakePages, /*num_good=*/5);  // the test's
+//   InjectedFault fault(FaultPoint::kTakePages, /*num_good=*/5);  // in a test
 //   ...  // the sixth call at the point fails
 //   EXPECT_TRUE(fault.has_struck());
 //
@@ -31,8 +31,8 @@ enum class FaultPoint {
   kTakePages,
   // An executor or a watchdog starts a thread. The system has no more threads.
   kStartThread,
-  // A durable file is opened, written, synced, renamed or removed. The disk
-  // fails, possibly in the middle of a write.
+  // A durable file is opened, written, truncated, synced, renamed or removed.
+  // The disk fails, possibly in the middle of a write.
   kWriteFile,
 };
 
@@ -43,7 +43,7 @@ bool Strikes();
 
 }  // namespace fault_injection_internal
 
-// True if the call at this point must fail.
+// True if the call at this point must fail. REQUIRES: not kNone.
 inline bool FaultInjected(FaultPoint point) {
   if (fault_injection_internal::armed_point.load(std::memory_order_relaxed) !=
       point) {
@@ -56,7 +56,7 @@ inline bool FaultInjected(FaultPoint point) {
 // that succeed.
 class InjectedFault {
  public:
-  // REQUIRES: no other InjectedFault exists.
+  // REQUIRES: no other InjectedFault exists; `point` is not kNone.
   InjectedFault(FaultPoint point, int64_t num_good);
   ~InjectedFault();
   InjectedFault(const InjectedFault&) = delete;

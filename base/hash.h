@@ -1,10 +1,10 @@
 // Keyed hashes of strings and numbers, for hash tables whose keys come from
-// files or callers, such as the pieces of a vocabulary or the fields of a JSON
-// body. Each process has a random hash key, because an attacker who could
-// compute the hash could choose keys that all collide. The hash key affects
-// only the order in tables, never a result. Not for signatures or checksums.
+// files or callers, such as pieces of a vocabulary. Each process has a random
+// hash key, because an attacker who could compute the hash could choose keys
+// that all collide. Its hashes differ between processes: use them in tables,
+// never in results. Results may use a fixed HashKey. Not for signatures.
 //
-// Cost: one 64 x 64-bit multiplication for each eight bytes.
+// Cost: a 64 x 64-bit multiplication per number or eight bytes, one per string.
 #pragma once
 
 #include <cstddef>
@@ -46,8 +46,8 @@ inline uint64_t HashOf(std::string_view bytes, const HashKey& key = kHashKey) {
   }
 }
 
-// For std::unordered_map and similar, with lookup of std::string keys by
-// std::string_view.
+// For std::unordered_map and similar. Lookup of std::string keys by
+// std::string_view also needs std::equal_to<>.
 struct KeyedHash {
   using is_transparent = void;
   size_t operator()(std::string_view bytes) const { return HashOf(bytes); }

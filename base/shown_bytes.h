@@ -8,8 +8,9 @@
 namespace espalier {
 
 // Returns ShownInQuotes(bytes) if they are UTF-8. Otherwise returns the first
-// 60 bytes, with C escapes for bytes that are not printable ASCII, and "..." if
-// there are more.
+// 60 bytes in double quotes, with C escapes for quotes, backslashes and bytes
+// that are not printable ASCII. If there are more bytes, "..." replaces the
+// closing quote.
 std::string BytesInQuotes(std::string_view bytes);
 
 }  // namespace espalier

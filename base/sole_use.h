@@ -1,5 +1,5 @@
-// SoleUse: a flag that an object that cannot be shared is in use. A second user
-// is refused immediately, before it can do harm.
+// SoleUse: a flag of an object that can have only one user at a time. A second
+// user is refused immediately, before it can do harm.
 //
 //   if (!steps->sole_use().Take()) return FailedPrecondition(...);
 //
@@ -19,7 +19,7 @@ class SoleUse {
 
   // Returns false if it is in use.
   bool Take() { return !is_taken_.exchange(true); }
-  void GiveBack() { is_taken_ = false; }
+  void GiveBack() { is_taken_ = false; }  // REQUIRES: this user's Take was true
 
  private:
   std::atomic<bool> is_taken_{false};

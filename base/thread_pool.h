@@ -5,11 +5,11 @@
 //
 // Thread safety: any number of threads may call ParallelFor at once, also from
 // within a loop; each works on its own loop. The workers help one loop at a
-// time. A caller that finds them busy starts alone, and they help as soon as
-// they are free. No caller waits for another loop, so there are no deadlocks.
-// Nor does a caller wait for a worker that has not joined its loop, because on
-// a busy machine the system may need milliseconds to schedule it. The division
-// of a loop never affects results: each index is computed independently.
+// time. If they are busy, a caller starts its loop alone; if it finds them free
+// between two indices, they join. No caller waits for another loop, so there
+// are no deadlocks. Nor does a caller wait for a worker that has not joined its
+// loop, because on a busy machine the system may need milliseconds to schedule
+// that worker.
 //
 //   ASSIGN_OR_RETURN(std::shared_ptr<ThreadPool> pool, ThreadPool::Create(2));
 //   pool->ParallelFor(num_tiles, [&](int tile) { ... });
@@ -28,11 +28,11 @@ namespace espalier {
 
 class ThreadPool {
  public:
-  // More than any machine has, and far below the limits of operating systems.
+  // More than the cores of any machine, far below limits of operating systems.
   static constexpr int kMaxThreads = 4096;
 
   // `num_threads` includes the caller of ParallelFor: a pool of 1 starts none.
-  // If the system grants fewer threads, the pool uses these; num_threads()
+  // If the system refuses to start a thread, the pool has fewer: num_threads()
   // returns the actual number. Each worker first calls `on_start`, if set,
   // which must not throw; it joins no loop before that returns. Errors:
   // kInvalidArgument unless 1 <= num_threads <= kMaxThreads.
@@ -48,8 +48,8 @@ class ThreadPool {
 
   int num_threads() const { return static_cast<int>(workers_.size()) + 1; }
 
-  // Calls body(i) for every i in [0, count), on all threads that are free, in
-  // any order, and returns when all calls have returned. `body` must not throw.
+  // Calls body(i) for i in [0, count) in any order on all free threads; returns
+  // after all. REQUIRES: no call throws; each index is computed independently.
   void ParallelFor(int count, const std::function<void(int)>& body);
 
  private:

@@ -6,11 +6,11 @@
 // all posts from outside use a link. The end of the context closes its links:
 // it waits for the posts in progress, and later posts do not reach it.
 //
-// Only for engines and their parts. asio itself forbids ending a context that
-// several threads still run.
+// For engines and their parts only. A link does not make it safe to end a
+// context that other threads still run: asio forbids that.
 //
-//   ContextLink link(executor, [] { ... });  // the context has ended
-//   if (!link.Post([] { ... })) ...          // it had ended before
+//   ContextLink link(executor, [] { ... });  // called when the context ends
+//   if (!link.Post([] { ... })) ...          // the context had ended
 //
 // Thread safety: any thread, at any time.
 #pragma once
@@ -32,24 +32,27 @@ class ContextLink {
   using Executor = boost::asio::any_io_executor;
 
   // The thread that destroys the context calls `on_end` first, unless the link
-  // is destroyed before. `on_end` may destroy the link. REQUIRES: the context
-  // exists.
+  // was destroyed earlier. A link that another thread destroys during the
+  // context's end may still get the call. `on_end` may destroy the link.
+  // REQUIRES: the context exists.
   ContextLink(const Executor& executor, std::function<void()> on_end);
   ~ContextLink();
   ContextLink(const ContextLink&) = delete;
   ContextLink& operator=(const ContextLink&) = delete;
 
-  // Posts to the executor. After the context's end, destroys `work` and returns
-  // false. If asio throws for lack of memory, `work` is unused.
+  // Posts `work` to the executor and returns true. After the context's end,
+  // destroys `work` and returns false. Throws std::bad_alloc if memory runs
+  // out; `work` is then destroyed without a call.
   template <typename Work>
   bool Post(Work work);
 
   // Calls use(executor) unless the context has ended.
+  // REQUIRES: `use` uses no link of this context, because a lock is held.
   template <typename Use>
   void WithExecutor(const Use& use);
 
   // Between Hold and Release the context's run() does not return, as if work
-  // were posted.
+  // were posted. Holds do not nest: one Release ends them all.
   void Hold();
   void Release();
 

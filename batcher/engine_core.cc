@@ -32,11 +32,11 @@ absl::Status Draining() {
 }  // namespace
 
 std::shared_ptr<EngineCore> EngineCore::Create(
-    const boost::asio::any_io_executor& executor,
+    const boost::asio::any_io_executor& context,
     std::shared_ptr<StepExecutor> steps, const EngineOptions& options) {
   const auto core = std::make_shared<EngineCore>(std::move(steps), options);
   core->strand_ =
-      Mailbox::Create(executor, [weak = std::weak_ptr<EngineCore>(core)] {
+      Mailbox::Create(context, [weak = std::weak_ptr<EngineCore>(core)] {
         if (const auto self = weak.lock()) self->OnContextEnd();
       });
   if (options.step_timeout == absl::InfiniteDuration()) return core;

@@ -1,5 +1,5 @@
 // EngineCore: the implementation of an engine (engine.h) behind its coroutines.
-// It owns the strand, the scheduler on it, and the use of the executor: plans
+// It owns the strand, the scheduler on it, and the use of a StepExecutor: plans
 // go to the executor, as many in flight as it takes, and results return to the
 // strand.
 //
@@ -7,8 +7,10 @@
 // in flight. The executor's callback does not, so no executor is destroyed on
 // its own thread.
 //
-// Thread safety: Post, NextId and Interrupt from any thread; all else on the
-// strand.
+// Thread safety: Post, PostOrThrow, NextId, Interrupt and the constants from
+// any thread; Create and TakeExecutor before the first Post; all else on the
+// strand. The destructor may wait for steps in flight, for the rest of
+// step_timeout. If they have no result by then, it leaks the executor.
 #pragma once
 
 #include <atomic>
@@ -42,7 +44,7 @@ namespace espalier {
 class EngineCore : public std::enable_shared_from_this<EngineCore> {
  public:
   static std::shared_ptr<EngineCore> Create(
-      const boost::asio::any_io_executor& executor,
+      const boost::asio::any_io_executor& context,
       std::shared_ptr<StepExecutor> steps, const EngineOptions& options);
   EngineCore(std::shared_ptr<StepExecutor> steps, const EngineOptions& options);
   ~EngineCore();
@@ -52,14 +54,15 @@ class EngineCore : public std::enable_shared_from_this<EngineCore> {
   bool TakeExecutor();
 
   // Calls work(core) on the strand, from any thread; destroys `work` if the
-  // context has ended.
+  // context has ended. Waits if memory runs out.
   template <typename Work>
   void Post(Work work) noexcept {
     strand_->Post([self = shared_from_this(),
                    work = std::move(work)]() mutable { work(*self); });
   }
 
-  // As Post, but throws std::bad_alloc, having posted nothing.
+  // As Post, but throws std::bad_alloc if memory runs out, having posted
+  // nothing.
   template <typename Work>
   void PostOrThrow(Work work) {
     strand_->PostOrThrow([self = shared_from_this(),
@@ -68,24 +71,26 @@ class EngineCore : public std::enable_shared_from_this<EngineCore> {
 
   RequestId NextId() { return RequestId{next_id_++}; }
 
-  // Stops the steps in flight, because no request waits for them. Any thread.
+  // Stops the steps in flight and all later ones. Called when no request waits
+  // for them any more.
   void Interrupt() { stops_.StopAll(); }
 
-  // All that follows runs on the strand and does not throw: a call without
-  // memory for its work ends its request, and waits for the memory of the
-  // error.
+  // The functions below run on the strand and do not throw. If memory runs out,
+  // Submit fails its request; the others wait for memory.
 
   void Submit(RequestId id, PreparedRequest request,
               const Scheduler::Done& done,
               std::unique_ptr<SearchWatcher> watcher = nullptr);
   void Cancel(RequestId id);
 
-  // Refuses requests from now on. Calls `drained` when no request is held. The
-  // caller creates `drained`, because that allocates.
+  // Refuses requests from now on. Calls `drained` when no request is held, and
+  // no step is in flight or the oldest one is late; or when the context ends.
+  // The caller creates `drained`, because that allocates.
   void Drain(std::function<void()> drained);
 
-  // Calls `stopped` when nothing runs any more. The caller creates it, because
-  // that allocates.
+  // Ends all requests, with the reason `why`. Calls `stopped` when no step is
+  // in flight or the oldest one is late, or when the context ends. The caller
+  // creates `stopped`, because that allocates.
   void Stop(std::string_view why, std::function<void()> stopped);
 
   int ResetPrefixCache() { return scheduler_.ResetPrefixCache(); }
@@ -126,7 +131,7 @@ class EngineCore : public std::enable_shared_from_this<EngineCore> {
   // thread.
   StepExecutor::Done ReportTo(const std::shared_ptr<StepInFlight>& step);
   // Applies results in the order of the steps: a step that failed to start
-  // reports before earlier ones that still run.
+  // may report before earlier ones that still run.
   void TakeResults();
   // Called when a step becomes the oldest in flight. Keeps this and the context
   // alive until the step has a result or is late.

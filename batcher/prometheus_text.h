@@ -3,10 +3,11 @@
 // sends the text with the content type kPrometheusContentType, or a command
 // writes it to a file.
 //
-// Families whose names begin with "vllm:" equal vLLM's in name, labels and
-// buckets, so that its routers and dashboards work with this engine. Those that
-// begin with "espalier:" have no equivalent in vLLM, such as rows of beams,
-// shared pages and recomputed tokens. docs/metrics.md lists all families.
+// Families whose names begin with "vllm:" have vLLM's names, labels and buckets
+// (vllm:cache_config_info only some of its labels), so that its routers and
+// dashboards work with this engine. Families that begin with "espalier:" have
+// no equivalent in vLLM, such as rows of beams, shared pages and recomputed
+// tokens. docs/metrics.md lists all families.
 #pragma once
 
 #include <span>
@@ -26,10 +27,10 @@ struct MetricLabel {
 };
 
 // Returns the text of `stats`. A pure function: equal statistics give equal
-// texts. Every family is always present, with zeros at first. REQUIRES: label
-// names are valid and distinct, and none is a label of a family: block_size,
-// code, direction, finished_reason, kind, le, num_gpu_blocks, phase, position,
-// reason or state.
+// texts. Every family is always present; counters and histograms start at zero.
+// REQUIRES: label names are valid and distinct, and none is a label of a
+// family: block_size, code, direction, finished_reason, kind, le,
+// num_gpu_blocks, phase, position, reason or state.
 std::string PrometheusText(const EngineStats& stats,
                            std::span<const MetricLabel> labels = {});
 

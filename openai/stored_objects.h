@@ -27,7 +27,7 @@ struct StoredFile {
 };
 
 json::object ToJson(const StoredFile& file);
-// Errors: kInvalidArgument naming the member.
+// Errors: kInvalidArgument saying what is wrong, usually naming the member.
 absl::StatusOr<StoredFile> ReadStoredFile(const json::value& value);
 
 enum class BatchStatus {
@@ -36,13 +36,13 @@ enum class BatchStatus {
   kFinalizing,  // its results become files
   kCompleted,
   kFailed,      // its input is wrong, or there is no room for its results
-  kCancelling,  // as kFinalizing
+  kCancelling,  // its calls end, and its results become files
   kCancelled,
   kExpired,
 };
 inline constexpr size_t kNumBatchStatuses = 8;
 
-// "in_progress".
+// Returns the name of a status in JSON, such as "in_progress".
 std::string_view NameOf(BatchStatus status);
 // True for statuses that no other follows.
 bool IsFinal(BatchStatus status);
@@ -64,7 +64,8 @@ struct Batch {
   int64_t created_at = 0;
   int64_t expires_at = 0;
   BatchStatus status = BatchStatus::kValidating;
-  // Time at which it reached each status; 0: it has not.
+  // Time at which it reached each status; 0: it has not. The entry of
+  // kValidating is unused: that time is created_at.
   std::array<int64_t, kNumBatchStatuses> reached_at = {};
   std::string output_file_id = {};  // empty: there is none
   std::string error_file_id = {};
@@ -75,7 +76,7 @@ struct Batch {
 };
 
 json::object ToJson(const Batch& batch);
-// Errors: kInvalidArgument naming the member.
+// Errors: kInvalidArgument saying what is wrong, usually naming the member.
 absl::StatusOr<Batch> ReadStoredBatch(const json::value& value);
 
 // The body of POST /v1/batches.
@@ -89,11 +90,12 @@ struct BatchOrder {
 // Errors: kInvalidArgument naming the field and the value.
 absl::StatusOr<BatchOrder> ReadBatchOrder(std::string_view body);
 
-// A part of a list, by the query of a call: "limit=20&after=ID&order=asc".
+// A part of a list, by the query of a call: "limit=20&after=ID&order=asc". The
+// newest object is first by default. Unknown fields are ignored.
 struct ListQuery {
   int64_t limit = 0;
   std::string after = {};
-  std::string purpose = {};  // files only
+  std::string purpose = {};  // files only; filtered by callers, not WriteList
   bool is_ascending = false;
 };
 // Errors: kInvalidArgument naming the field and the value.
@@ -102,9 +104,9 @@ absl::StatusOr<ListQuery> ReadListQuery(std::string_view query,
                                         int64_t default_limit);
 
 // Returns {"object": "list", "data", "first_id", "last_id", "has_more"} with
-// the objects that the query selects. `objects` have an "id" each, oldest
-// first.
-// Errors: kNotFound if there is none of the id `after`.
+// the objects that the query selects.
+// REQUIRES: `objects` are sorted, oldest first, and each has an "id".
+// Errors: kNotFound if no object has the id `after`.
 absl::StatusOr<std::string> WriteList(std::vector<json::object> objects,
                                       const ListQuery& query);
 

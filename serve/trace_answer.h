@@ -2,8 +2,8 @@
 // request (request_traces.h) as lines of JSON, or as the page that `espalier
 // trace` makes of them (docs/trace.md).
 //
-// Thread safety: functions without state. To draw a page of a wide search takes
-// a while (docs/trace.md), which belongs on no thread that others wait for.
+// Thread safety: functions without state. Drawing the page of a wide search is
+// slow, so do not call AnswerTrace on a thread that serves other calls.
 #pragma once
 
 #include <string>
@@ -31,13 +31,14 @@ struct TraceQuery {
 
 struct TraceAnswer {
   std::string content_type = {};
-  // The header of this name: what a page may do. Empty for lines.
+  // Value of the Content-Security-Policy header; empty for kLines.
   std::string content_security_policy = {};
   std::string body = {};
 };
 
-// Adds texts of tokens if there is a tokenizer.
-// Errors: as RequestTraces::Find.
+// Returns the traces of the request `query.id` in `query.format`, with the
+// texts of tokens if `tokenizer` is not null. Errors: as RequestTraces::Find;
+// for kPage also as TraceTrees::Add.
 absl::StatusOr<TraceAnswer> AnswerTrace(const RequestTraces& traces,
                                         const TraceQuery& query,
                                         const Tokenizer* tokenizer);

@@ -1,13 +1,15 @@
-// SpeculationFigures: counters of speculative decoding, in steps of sequences:
-// tokens drafted, accepted and generated.
+// SpeculationFigures: counters of speculative decoding: tokens that were
+// drafted, accepted and generated. A draft is the list of tokens that one step
+// verifies for a sequence; its tokens are the drafted tokens.
 //
-// A sequence may end within its drafts, by a drafted EOS id or by a stop
-// string. Later drafts then count as drafted and not as accepted, and the
-// model's own token does not count. Each accepted token is thus a token of the
-// sequence.
+// A sequence may end within its draft, by a drafted EOS id or by a stop string.
+// Drafted tokens after the end then count as drafted and not as accepted, and
+// the model's own token does not count. Each accepted token is thus a token of
+// the sequence.
 //
 // All beams of a search count as one sequence, whose tokens are the steps of
-// the search. A step counts as accepted if it stays on drafted paths.
+// the search. A step is drafted if the drafted paths reach it, and accepted if
+// all surviving beams stay on these paths.
 #pragma once
 
 #include <array>
@@ -24,8 +26,8 @@ struct SpeculationFigures {
   int64_t num_tokens = 0;
   int64_t num_drafted_tokens = 0;
   int64_t num_accepted_tokens = 0;
-  // [position in the draft], from 0. Drafts after a rejected one count as
-  // drafted and not as accepted.
+  // [position in the draft], from 0. Drafted tokens after a rejected one count
+  // as drafted and not as accepted.
   std::array<int64_t, kMaxDraftTokens> num_drafted_at = {};
   std::array<int64_t, kMaxDraftTokens> num_accepted_at = {};
 
@@ -38,7 +40,7 @@ struct SpeculationFigures {
   // Subtracts an earlier value of the same counters.
   void Subtract(const SpeculationFigures& earlier);
 
-  // Returns accepted tokens per drafted token, in [0, 1]; 0 without drafts.
+  // Returns accepted tokens per drafted token, in [0, 1]; 0 if there are none.
   double AcceptanceRate() const;
   // Returns the mean number of generated tokens per step; 1 without steps.
   double TokensPerStep() const;

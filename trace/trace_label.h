@@ -1,6 +1,7 @@
-// Labels for tokens and requests in drawings of a trace. They are safe to
-// display, although a token may be any bytes, such as half a character, a line
-// break or "</script>".
+// Labels for tokens and requests in drawings of a trace, without control
+// characters. Markup is not escaped, although a token's text may be
+// "</script>": use EscapeMarkup. All texts, also those of a trace, must be
+// well-formed UTF-8.
 #pragma once
 
 #include <string>
@@ -11,9 +12,9 @@
 namespace espalier {
 
 // Returns `text` with invisible characters replaced: "·" for a space (or
-// SentencePiece's mark of one), "↵" for a line break, control pictures for
-// other controls; U+FFFD for bidirectional controls and for characters that XML
-// does not allow.
+// SentencePiece's mark of one), "↵" for a line feed, control pictures for other
+// ASCII controls; U+FFFD for C1 and bidirectional controls, line and paragraph
+// separators, and characters that XML does not allow.
 // REQUIRES: well-formed UTF-8.
 std::string Visible(std::string_view text);
 
@@ -22,8 +23,9 @@ std::string Visible(std::string_view text);
 // REQUIRES: well-formed UTF-8.
 std::string Readable(std::string_view text);
 
-// Escapes `text` for XML or HTML, between tags or in a quoted attribute. A
-// slash is escaped too, so that no text can end an element or form a URL.
+// Escapes & < > " ' and / for XML or HTML, between tags or in a quoted
+// attribute. Without slashes no text can end an element or look like a URL in
+// the source of a page.
 std::string EscapeMarkup(std::string_view text);
 
 // Returns the width of `text` in columns of a fixed-width font: 2 for East
@@ -31,19 +33,23 @@ std::string EscapeMarkup(std::string_view text);
 // well-formed UTF-8.
 int NumColumns(std::string_view text);
 
-// Returns the first columns of `text`, followed by "…" if it is longer.
+// Returns `text` if it has at most `max_columns` columns; otherwise as much of
+// its beginning as fits before "…", in max_columns columns together.
+// REQUIRES: max_columns >= 1; well-formed UTF-8.
 std::string Shortened(std::string_view text, int max_columns);
 
-// Returns the visible text of a token, or "#279" if that is not known.
+// Returns the visible text of a token, or "#279", its id, if the trace has no
+// text for it.
 std::string TokenLabel(const TraceCandidate& candidate);
 
 // Returns the probability of the candidate's token, in [0, 1].
 double Probability(const TraceCandidate& candidate);
 
-// Returns a score like "-0.1685".
+// Returns a score with four decimals: "-0.1685".
 std::string ScoreLabel(float score);
 
-// Returns the concatenated texts of a path's tokens, without EOS.
+// Returns the readable text of the path to `node`, without a final EOS. A token
+// whose text is not known becomes "#279 ".
 std::string PathText(const TraceTree& tree, int node);
 
 // Returns the visible decoder prompt of an encoder-decoder request: "Il·pleut",
@@ -54,12 +60,12 @@ std::string DecoderPromptLabel(const TraceTree& tree);
 // prompt "Request 3 (id a): It rains. → Il pleut", without unknown parts.
 std::string Title(const TraceTree& tree);
 
-// Returns "preempted before step 5, which gave 3 pages back; 12 tokens cached
-// and 4 fed again".
+// Returns "preempted before step 5, gave 3 pages back; resumed with 12 tokens
+// cached, 4 fed again"; "did not resume" in place of the second half if so.
 std::string PreemptionLabel(const TracePreemption& preemption);
 
-// Returns the error of a request without a result, or the fact that the trace
-// stops before its end; "" if the request has a result.
+// Returns the error of a failed request, "CODE: message", or "the trace stops
+// before its end"; "" if the request has a result.
 std::string WhyNoResult(const TraceTree& tree);
 
 // Returns "beams, 10 prompt tokens, 8 steps, 74 candidates: 36 kept, 30 pruned,

@@ -5,12 +5,13 @@
 //   step N ─> CudaReportVerified ─┬─> CudaBeginDrafts ─> draft model's k steps
 //             accepted, next      └─> CudaBeginRows ─> CudaPlaceDrafts ─> N+1
 //
-// The host plans the following step as if no token were accepted, with pages
-// for all. These kernels advance it by the accepted tokens.
+// A verification is unread if the host has not read its result. The host plans
+// the step after it as if no token were accepted, with pages for all. These
+// kernels advance that step by the accepted tokens.
 //
-// Descriptions of drafts and rows, and results, are in pinned host memory that
-// the device maps at the same address. All else is device memory. Nothing here
-// allocates or waits.
+// Descriptions of drafts and rows, drafted tokens, and results are in pinned
+// host memory that the device maps at the same address. All else is device
+// memory. Nothing here allocates or waits.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -27,45 +28,52 @@
 
 namespace espalier {
 
-// Computes the results of drafts that the step has verified. Walks the sampled
-// or verified tokens as long as they match the draft, as the host does
-// (executor/selection_rows.h), and writes CudaPlacedDraft::verified unless it
-// is 0.
+// Writes the result of each draft that the step has verified to the address
+// CudaPlacedDraft::verified, unless that is 0. The leading drafted tokens that
+// equal the step's sampled or verified tokens are accepted; the host counts
+// them in the same way (executor/selection_rows.h).
 //   drafts      [num_drafts]
-//   candidates  candidates of the step
+//   candidates  of the step; a draft has num_verified + 1 of them, from its
+//               first_candidate on
 // Errors: kInternal if the launch is refused.
 absl::Status CudaReportVerified(const CudaPlacedDraft* drafts, int num_drafts,
                                 const Candidate* candidates,
                                 cudaStream_t stream);
 
-// A row that starts after verification of its sequence's previous draft.
+// A row of the batch whose start depends on the unread verification of its
+// sequence's previous draft.
 struct CudaUnreadRow {
   uint64_t verified = 0;  // address of a VerifiedDraft
-  int max_accepted = 0;
-  int first_token = 0;  // in the batch
+  int max_accepted = 0;   // tokens of the previous draft
+  int first_token = 0;    // in the batch
   int num_tokens = 0;
   int first_draw = 0;
   int num_draws = 0;
   int verify_sequence = -1;  // index in CudaVerify's sequences; -1: none
 };
 
-// Advances rows: positions, numbers of tokens, and the first token.
+// Adds the number of accepted tokens to the positions of the rows' tokens,
+// draws and verification, and writes VerifiedDraft::next as their first token,
+// also into the token record of its page.
 //   rows  [num_rows]
 // REQUIRES: the batch is written; the previous drafts are verified.
 // Errors: kInternal if the launch is refused.
 absl::Status CudaBeginRows(const CudaUnreadRow* rows, int num_rows,
                            const CudaPlacedBatch& batch, cudaStream_t stream);
 
-// A sequence of a draft model that starts there. It feeds two tokens if all of
-// the previous draft was accepted, whose last token has not been fed.
+// A sequence of a draft model whose start depends on the unread verification of
+// its previous draft. If that draft was accepted in full, the sequence feeds
+// two tokens: the draft model has not been fed the draft's last token.
 struct CudaUnreadDraft {
   uint64_t verified = 0;    // address of a VerifiedDraft
   uint64_t last_token = 0;  // address of the previous draft's last token
-  int max_accepted = 0;
+  int max_accepted = 0;     // tokens of the previous draft
   int row = 0;
 };
 
-// The inputs of a draft model's step. The first step has two tokens a row.
+// Inputs of a draft model's steps. The first step has two places for tokens in
+// each row, and a row that feeds one token uses the second. Later steps have
+// one place.
 struct CudaDraftStart {
   int* first_tokens = nullptr;        // [rows, 2]
   int* first_positions = nullptr;     // [rows, 2]
@@ -75,9 +83,12 @@ struct CudaDraftStart {
   CudaDraw* draws = nullptr;          // [rows]
 };
 
+// Adds the number of accepted tokens to the positions of the sequences and
+// their draws, and writes VerifiedDraft::next as the token to feed, after the
+// previous draft's last token if that has to be fed.
 //   drafts  [num_drafts]
-// REQUIRES: the inputs are written, with one token a row; the previous drafts
-// are verified.
+// REQUIRES: the inputs are written, with one token for each row; the previous
+// drafts are verified.
 // Errors: kInternal if the launch is refused.
 absl::Status CudaBeginDrafts(const CudaUnreadDraft* drafts, int num_drafts,
                              const CudaDraftStart& start, cudaStream_t stream);

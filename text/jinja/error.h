@@ -24,11 +24,11 @@ class TemplateError : public std::exception {
   explicit TemplateError(std::string message) : message_(std::move(message)) {}
   TemplateError(Position position, std::string message)
       : message_(std::move(message)), position_(position), is_placed_(true) {}
-  // Makes an error for a limit that is exceeded, such as of time or memory. The
-  // status is kResourceExhausted, and kInvalidArgument for other errors.
+  // Makes an error for an exceeded limit, such as time or memory. Its status is
+  // kResourceExhausted; that of other errors is kInvalidArgument.
   static TemplateError OutOf(std::string message) {
     TemplateError error(std::move(message));
-    error.is_bound_ = true;
+    error.exceeds_limit_ = true;
     return error;
   }
 
@@ -42,16 +42,17 @@ class TemplateError : public std::exception {
 
   const char* what() const noexcept override { return message_.c_str(); }
   const std::string& message() const { return message_; }
-  // Set if is_placed(); message() does not contain it.
+  // Meaningful only if is_placed(). Not part of message().
   Position position() const { return position_; }
   bool is_placed() const { return is_placed_; }
-  bool is_bound() const { return is_bound_; }
+  // True if made by OutOf.
+  bool exceeds_limit() const { return exceeds_limit_; }
 
  private:
   std::string message_;
   Position position_;
   bool is_placed_ = false;
-  bool is_bound_ = false;
+  bool exceeds_limit_ = false;
 };
 
 // Throws an error whose message is the concatenated arguments.

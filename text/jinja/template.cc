@@ -14,8 +14,8 @@ absl::Status StatusOf(const TemplateError& error) {
       error.is_placed() ? Concat("line ", error.position().line, ", column ",
                                  error.position().column, ": ", error.message())
                         : error.message();
-  return error.is_bound() ? MarkPermanent(ResourceExhausted(message))
-                          : InvalidArgument(message);
+  return error.exceeds_limit() ? MarkPermanent(ResourceExhausted(message))
+                               : InvalidArgument(message);
 }
 
 // A value of JSON as one of templates.

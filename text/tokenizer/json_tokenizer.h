@@ -1,15 +1,16 @@
 // JsonTokenizer: the tokenizer that a tokenizer.json of Hugging Face's library
-// describes. docs/tokenizers.md lists the supported features; a file with any
-// other is refused, naming it. Token ids equal those of that library.
+// describes. docs/tokenizers.md lists the supported features. A file with
+// another feature is refused, and the error names the feature. Token ids equal
+// those of that library.
 //
-// A text goes through these steps, each of which has a file of its own:
+// A text goes through these steps, in files of text/pipeline/:
 //
-//   added tokens   found as they stand           text/pipeline/added_tokens.h
-//   normalizer     text to text                  text/pipeline/normalizer.h
-//   added tokens   those of normalized text
-//   pre-tokenizer  text to pieces                text/pipeline/pre_tokenizer.h
-//   model          a piece to tokens             text/pipeline/bpe.h,
-//   text/pipeline/unigram.h
+//   added tokens    found in the text as it is         added_tokens.h
+//   normalizer      text to text                       normalizer.h
+//   added tokens    found in the normalized text       added_tokens.h
+//   pre-tokenizer   text to pieces                     pre_tokenizer.h
+//   model           a piece to tokens                  bpe.h or unigram.h
+//   post-processor  tokens before and after the text   post_processor.h
 //
 // The decoder does the reverse, a token at a time
 // (text/pipeline/token_decoder.h). "truncation" and "padding" are ignored: the
@@ -37,14 +38,16 @@ namespace espalier {
 
 class JsonTokenizer : public Tokenizer {
  public:
-  // Parses a file's content, which need not be trusted. Errors of EncodeText
-  // name `path`, unless it is empty.
+  // Parses a file's content, which need not be trusted. Errors of encoding name
+  // `path`, unless it is empty; errors about the length of a text do not. Texts
+  // over 1 GiB are refused.
   // Errors: kInvalidArgument naming the field and its value.
   static absl::StatusOr<std::unique_ptr<Tokenizer>> Parse(
       std::string_view text, const TokenizerConfig& config,
       const std::string& path = "");
 
-  // Makes the tokenizer of a file of `num_bytes` from its object.
+  // Makes the tokenizer of a file from its object. `num_bytes` is the size of
+  // the file, which limits the steps of its regular expressions (RegexBudget).
   // Errors: as Parse.
   static absl::StatusOr<std::unique_ptr<Tokenizer>> Make(
       const json::value& file, size_t num_bytes, const TokenizerConfig& config,

@@ -22,9 +22,9 @@
 
 namespace espalier {
 
-inline constexpr int kNumContinuations = 32;  // of a context
+inline constexpr int kNumContinuations = 32;  // per context
 inline constexpr float kCertainShare = 0.5f;
-inline constexpr float kOtherLogit = -30;  // of all other tokens
+inline constexpr float kOtherLogit = -30;  // all other tokens
 
 // Finalizer of MurmurHash3 (Appleby, public domain).
 ESPALIER_BENCHMARK_HOST_DEVICE inline uint32_t MixBits(uint32_t h) {

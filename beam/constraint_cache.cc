@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "beam/strategy/selection_options.h"
 #include "constrain/choice_language.h"
+#include "constrain/json_schema.h"
 #include "constrain/regex_language.h"
 #include "request/decoder_prompt.h"
 #include "request/text_begin.h"
@@ -21,12 +22,16 @@ namespace {
 constexpr int kMaxEntries = 256;
 
 std::string_view KindOf(const ConstraintParams& params) {
-  return params.regex ? "constraint.regex" : "constraint.choice";
+  if (params.regex) return "constraint.regex";
+  return params.choice ? "constraint.choice" : "constraint.json_schema";
 }
 
 // Returns the contents of a language, each one once.
 std::string LanguageOf(const ConstraintParams& params) {
   if (params.regex) return Concat("r", *params.regex);
+  if (params.json_schema) {
+    return Concat(params.has_spaces ? "j" : "J", *params.json_schema);
+  }
   std::string language = "c";
   for (const std::string& text : *params.choice) {
     language += Concat(text.size(), ":", text);
@@ -42,8 +47,10 @@ bool OpensText(const Tokenizer& tokenizer, const ModelDescription& model,
 }
 
 absl::StatusOr<ByteAutomaton> CompileLanguage(const ConstraintParams& params) {
-  return params.regex ? CompileRegex(*params.regex)
-                      : CompileChoice(params.choice->items());
+  if (params.regex) return CompileRegex(*params.regex);
+  if (params.choice) return CompileChoice(params.choice->items());
+  return CompileJsonSchema(*params.json_schema,
+                           {.has_spaces = params.has_spaces});
 }
 
 }  // namespace
@@ -62,7 +69,7 @@ absl::StatusOr<std::shared_ptr<const Constraint>> ConstraintCache::Get(
     return InvalidField(
         "`constraint` must be unset without a tokenizer, which makes the text "
         "that it is of",
-        Got(params.regex ? "regex" : "choice"));
+        Got(KindOf(params).substr(std::string_view("constraint.").size())));
   }
   const SharedList<TokenId> end_ids = FinishingTokenIds(request.params);
   const Key key = {.language = LanguageOf(params),

@@ -109,8 +109,10 @@ std::optional<std::string> NameIn(const Call& call, std::string_view field) {
     // part by itself.
     if (field.starts_with(given.param) && field[given.param.size()] == '.') {
       const std::string_view part = field.substr(given.param.size() + 1);
-      return part == given.name ? std::string(part)
-                                : Concat(given.name, ".", part);
+      if (part == given.name) return std::string(part);
+      const bool is_json =
+          given.name == "structured_outputs" && part == "json_schema";
+      return Concat(given.name, ".", is_json ? "json" : part);
     }
   }
   // Unless the call says max_new_tokens itself, the error says max_tokens.

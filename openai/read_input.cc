@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "base/status.h"
 #include "openai/call_draft.h"
+#include "openai/read_constraint.h"
 #include "request/json/read_prompt.h"
 #include "request/read_json.h"
 #include "request/read_json_text.h"
@@ -125,21 +126,19 @@ absl::Status ReadInput(std::string_view name, const JsonText& json,
 }
 
 absl::Status ReadTextOptions(std::string_view name, const JsonText& json,
-                             const Limits& limits, CallDraft*) {
-  return ReadMembers(
-      name, json, limits,
-      [](const std::string& path, const std::string& key,
-         const JsonText& value) -> absl::Status {
-        if (key == "verbosity" && value.text == "\"medium\"") {
-          return absl::OkStatus();
-        }
-        if (key == "verbosity")
-          return RefuseMember(path, " or \"medium\"", value);
-        if (key != "format") return RefuseMember(path, "", value);
-        ASSIGN_OR_RETURN(const json::value format, ReadAny(path, value));
-        if (format == json::value{{"type", "text"}}) return absl::OkStatus();
-        return RefuseMember(path, R"( or {"type":"text"})", value);
-      });
+                             const Limits& limits, CallDraft* draft) {
+  return ReadMembers(name, json, limits,
+                     [&](const std::string& path, const std::string& key,
+                         const JsonText& value) -> absl::Status {
+                       if (key == "verbosity" && value.text == "\"medium\"") {
+                         return absl::OkStatus();
+                       }
+                       if (key == "verbosity")
+                         return RefuseMember(path, " or \"medium\"", value);
+                       if (key != "format")
+                         return RefuseMember(path, "", value);
+                       return ReadFormat(name, path, value, limits, draft);
+                     });
 }
 
 absl::Status ReadReasoning(std::string_view name, const JsonText& json,

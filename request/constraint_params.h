@@ -9,10 +9,15 @@
 
 namespace espalier {
 
-// Exactly one of them is set.
+// Exactly one of the languages is set.
 struct ConstraintParams {
   std::optional<std::string> regex = {};               // it matches as a whole
   std::optional<SharedList<std::string>> choice = {};  // it is one of these
+  // A JSON Schema: the text is JSON of a value that satisfies it
+  // (constrain/json_schema.h).
+  std::optional<std::string> json_schema = {};
+  // With a schema: one space may follow each "," and ":".
+  bool has_spaces = true;
 
   friend bool operator==(const ConstraintParams&,
                          const ConstraintParams&) = default;

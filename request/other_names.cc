@@ -14,8 +14,8 @@ namespace {
 constexpr std::string_view kOfModel = "leave it out: the model has its own";
 constexpr std::string_view kNothing = "there is nothing like it";
 constexpr std::string_view kNoGrammars =
-    "there is none, but `constraint` can be a regular expression or a list of "
-    "choices";
+    "there is none, but `constraint` can be a regular expression, a list of "
+    "choices or a JSON Schema";
 constexpr std::string_view kSystem = "it is a message of \"role\": \"system\"";
 constexpr std::string_view kLanguage =
     "languages are chosen by template, such as \"fr-en\"";
@@ -53,8 +53,8 @@ constexpr OtherName kOtherNames[] = {
     {"choice", "constraint"},
     {"guided_choice", "constraint"},
     {"grammar", "constraint", kNoGrammars},
-    {"json_schema", "constraint", kNoGrammars},
-    {"response_format", "constraint", kNoGrammars},
+    {"json_schema", "constraint"},
+    {"response_format", "constraint"},
     {"bos", "forced_bos_token_id", kOfModel},
     {"bos_token", "forced_bos_token_id", kOfModel},
     {"bos_token_id", "forced_bos_token_id", kOfModel},

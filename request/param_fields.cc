@@ -258,8 +258,9 @@ constexpr ParamField kFields[] = {
      "token id, or list of ids, that alone may appear: [2, 7, 8]",
      SetIds<&P::allowed_token_ids>, "", kLarge},
     {"constraint", "", kConstraints, "JSON",
-     "the text of the output is in a language: {\"regex\": \"[0-9]+\"} or "
-     "{\"choice\": [\"yes\", \"no\"]}",
+     "the text of the output is in a language: {\"regex\": \"[0-9]+\"}, "
+     "{\"choice\": [\"yes\", \"no\"]} or {\"json_schema\": {\"type\": "
+     "\"object\"}}",
      kSetConstraint, "", kLarge | kTraced},
     {"allowed_sequences", "", kConstraints, "JSON",
      "the output is one of these sequences of token ids: [[7, 8], [7, 9, 9]]",

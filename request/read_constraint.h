@@ -3,6 +3,7 @@
 //
 //   {"regex": "[0-9]+"}
 //   {"choice": ["yes", "no"]}
+//   {"json_schema": {"type": "integer"}, "whitespace": "none"}
 //
 // Thread safety: functions without state.
 #pragma once

@@ -260,9 +260,12 @@ absl::Status ValidateAllowedSequences(const ModelDescription& model,
 // (beam/constraint_cache.h).
 absl::Status ValidateConstraint(const GenerationParams& params) {
   const ConstraintParams& constraint = *params.constraint;
-  if (constraint.regex.has_value() == constraint.choice.has_value()) {
+  const int num_kinds = int{constraint.regex.has_value()} +
+                        int{constraint.choice.has_value()} +
+                        int{constraint.json_schema.has_value()};
+  if (num_kinds != 1) {
     return InvalidField("`constraint` must have one kind of language",
-                        Got(constraint.regex ? "regex and choice" : "none"));
+                        Got(num_kinds == 0 ? "none" : Concat(num_kinds)));
   }
   if (params.allowed_sequences) {
     return InvalidField(

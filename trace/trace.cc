@@ -80,10 +80,12 @@ void DescribeSamples(const GenerationParams& params, Describer* out) {
   out->AddUnless("typical_p", params.typical_p, usual.typical_p);
 }
 
-// A language as the request has it, but only the first of many choices.
+// A language as the request has it, but only the first of many choices, and a
+// schema as text.
 json::value Described(const ConstraintParams& constraint) {
   constexpr size_t kMostChoices = 64;
   if (constraint.regex) return {{"regex", *constraint.regex}};
+  if (constraint.json_schema) return {{"json_schema", *constraint.json_schema}};
   json::array choices;
   if (constraint.choice) {
     for (const std::string& text : *constraint.choice) {

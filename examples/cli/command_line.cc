@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/file.h"
 #include "base/json.h"
 #include "base/status.h"
 #include "examples/cli/commands/batch_command.h"
@@ -95,14 +96,32 @@ void AddParamOption(CLI::App* command, const ParamField& field,
   option->group(std::string(field.group));
 }
 
-// --regex and --choice, which are short for --constraint.
+// Longer schemas are not read.
+constexpr size_t kMaxSchemaBytes = 16 << 20;
+
+// Returns the constraint of the schema in a file, as JSON.
+// Throws CLI::ValidationError if the file is no JSON.
+std::string SchemaConstraint(const std::string& option,
+                             const std::string& path) {
+  absl::StatusOr<std::string> schema = ReadFile(path, kMaxSchemaBytes);
+  absl::Status status = schema.status();
+  if (schema.ok()) status = ParseJson(*schema).status();
+  if (!status.ok()) {
+    const std::string message = Message(status);
+    throw CLI::ValidationError(
+        option, schema.ok() ? Concat(path, ": ", message) : message);
+  }
+  return Concat(R"({"json_schema": )", *schema, "}");
+}
+
+// --regex, --choice and --json-schema, which are short for --constraint.
 void AddConstraintOptions(CLI::App* command, const ParamField& field,
                           ParamTexts* texts) {
   const auto add = [&](const std::string& flag, const std::string& value,
                        const std::string& help, auto json_of) {
     const auto set = [texts, name = std::string(field.name),
                       json_of](const CLI::results_t& values) {
-      (*texts)[name].push_back(WriteJson(json_of(values)));
+      (*texts)[name].push_back(json_of(values));
       return true;
     };
     command->add_option(flag, set, help)
@@ -112,14 +131,26 @@ void AddConstraintOptions(CLI::App* command, const ParamField& field,
   };
   add("--regex", "PATTERN",
       "the text of the output matches this regular expression, as a whole",
-      [](const CLI::results_t& values) -> json::value {
-        if (values.size() == 1) return {{"regex", values.front()}};
-        return {{"regex", json::array(values.begin(), values.end())}};
+      [](const CLI::results_t& values) {
+        return WriteJson(json::object{
+            {"regex", values.size() == 1
+                          ? json::value(values.front())
+                          : json::array(values.begin(), values.end())}});
       });
   add("--choice", "TEXT",
       "the text of the output is this one; several: give it several times",
-      [](const CLI::results_t& values) -> json::value {
-        return {{"choice", json::array(values.begin(), values.end())}};
+      [](const CLI::results_t& values) {
+        return WriteJson(json::object{
+            {"choice", json::array(values.begin(), values.end())}});
+      });
+  add("--json-schema", "FILE",
+      "the text of the output is JSON of a value that satisfies this schema",
+      [](const CLI::results_t& values) {
+        if (values.size() > 1) {
+          throw CLI::ArgumentMismatch::AtMost("--json-schema", 1,
+                                              values.size());
+        }
+        return SchemaConstraint("--json-schema", values.front());
       });
 }
 

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/json.h"
 #include "espalier/generator.h"
 #include "tests/status_matchers.h"
 #include "tests/text/test_tokenizer.h"
@@ -88,6 +89,39 @@ TEST_F(GeneratorConstraintsTest, AChoiceIsOneOfTheTexts) {
   }
 }
 
+// Integers of a range and an enumeration, which Python's json would read.
+TEST_F(GeneratorConstraintsTest, JsonSatisfiesItsSchema) {
+  const std::string schema =
+      R"({"type": "object", "required": ["year", "tags"],
+          "additionalProperties": false,
+          "properties": {"year": {"type": "integer", "minimum": 1990,
+                                  "maximum": 2030},
+                         "tags": {"type": "array", "maxItems": 2,
+                                  "items": {"enum": ["a", "\u00e9\""]}}}})";
+  for (const bool has_spaces : {false, true}) {
+    for (GenerationParams params : WaysToDecode()) {
+      params.max_new_tokens = 60;
+      params.constraint = {.json_schema = schema, .has_spaces = has_spaces};
+      ASSERT_OK_AND_ASSIGN(const Generation answer, Run(params));
+      ASSERT_FALSE(answer.texts.empty());
+      for (size_t i = 0; i < answer.texts.size(); ++i) {
+        EXPECT_NE(answer.hypotheses[i].finish_reason, FinishReason::kLength);
+        ASSERT_OK_AND_ASSIGN(const json::value value,
+                             ParseJson(answer.texts[i]));
+        EXPECT_GE(value.at("year").as_int64(), 1990) << answer.texts[i];
+        EXPECT_LE(value.at("year").as_int64(), 2030) << answer.texts[i];
+        EXPECT_LE(value.at("tags").as_array().size(), 2) << answer.texts[i];
+        for (const json::value& tag : value.at("tags").as_array()) {
+          EXPECT_TRUE(tag == "a" || tag == "\xC3\xA9\"") << answer.texts[i];
+        }
+        EXPECT_EQ(value.as_object().size(), 2) << answer.texts[i];
+        if (has_spaces) continue;
+        EXPECT_EQ(answer.texts[i].find(' '), std::string::npos);
+      }
+    }
+  }
+}
+
 // Speculation and streams change no answer.
 TEST_F(GeneratorConstraintsTest, DraftsChangeNothing) {
   for (const bool draws : {false, true}) {
@@ -111,6 +145,10 @@ TEST_F(GeneratorConstraintsTest, ErrorsNameTheField) {
   params.constraint = {.regex = "a++"};
   EXPECT_THAT(Run(params), StatusIs(absl::StatusCode::kInvalidArgument,
                                     StartsWith("constraint.regex: ")));
+  params.constraint = {.json_schema = R"({"items": {"pattern": "a++"}})"};
+  EXPECT_THAT(Run(params),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       StartsWith("constraint.json_schema: #/items/pattern")));
   params.constraint = ConstraintParams();
   EXPECT_THAT(Run(params),
               StatusIs(absl::StatusCode::kInvalidArgument,

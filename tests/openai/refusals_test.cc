@@ -216,10 +216,8 @@ TEST(RefusalsTest, MutatedBodiesAreReadOrRefused) {
 TEST(RefusalsTest, WhatChangesTheAnswerAndIsNotThereIsRefused) {
   for (const char* field :
        {R"("suffix": "x")", R"("tools": [{"type": "function"}])",
-        R"("response_format": {"type": "json_object"})",
-        R"("no_stop_trim": true)", R"("guided_json": {})",
-        R"("grammar": "root ::= a")", R"("logits_processors": ["x"])",
-        R"("tool_choice": "required")"}) {
+        R"("no_stop_trim": true)", R"("grammar": "root ::= a")",
+        R"("logits_processors": ["x"])", R"("tool_choice": "required")"}) {
     const absl::Status status =
         Read(kInCompletions, Concat(R"({"prompt": "a", )", field, "}"));
     EXPECT_THAT(status, testing::StatusIs(kInvalid, ::testing::HasSubstr(
@@ -236,10 +234,10 @@ TEST(RefusalsTest, WhatChangesTheAnswerAndIsNotThereIsRefused) {
 TEST(RefusalsTest, WhatIsNotSupportedIsSoAtAnySize) {
   std::string large = R"({"type": "text")";
   for (int i = 0; i < 1024; ++i) large += Concat(R"(, ")", i, R"(": 0)");
-  EXPECT_THAT(Message(Read(kInCompletions,
-                           Concat(R"({"prompt": "a", "response_format": )",
-                                  large, "}}"))),
-              StartsWith("response_format is not supported"));
+  EXPECT_THAT(
+      Message(Read(kInCompletions,
+                   Concat(R"({"prompt": "a", "grammar": )", large, "}}"))),
+      StartsWith("grammar is not supported"));
 }
 
 // As of a line of a batch.

@@ -111,8 +111,10 @@ TEST(ResponseTest, WhatNeedsStateOrHasNoAnswerIsRefusedByName) {
       {R"("include": ["reasoning.encrypted_content"])", "include is not"},
       {R"("top_logprobs": 2)", "top_logprobs is not supported"},
       {R"("stream": true, "stream_beams": true)", "stream_beams is not"},
-      {R"("text": {"format": {"type": "json_object"}})",
-       R"(text.format is not supported: it must be null or {"type":"text"})"},
+      {R"("text": {"format": {"type": "grammar"}})",
+       R"(text.format.type must be "text", "json_object" or "json_schema")"},
+      {R"("text": {"format": {"type": "json_schema", "name": "a"}})",
+       "text.format must have a schema"},
       {R"("text": "plain")", "text must be an object"},
       {R"("reasoning": {"effort": 3})", "reasoning.effort must be a string"},
       {R"("instructions": ["a"])", "instructions must be a string"},
@@ -147,7 +149,19 @@ TEST(ResponseTest, WhatNeedsStateOrHasNoAnswerIsRefusedByName) {
   }
 }
 
-TEST(ResponseTest, MembersOfATextFormatAreBounded) {
+TEST(ResponseTest, ATextFormatIsAConstraint) {
+  ASSERT_OK_AND_ASSIGN(
+      const Call call,
+      ReadCall(Api::kResponses,
+               R"({"input": "a", "text": {"format": {"type": "json_schema",
+                   "name": "n", "strict": true,
+                   "schema": {"type": "integer"}}}})"));
+  EXPECT_EQ(call.params.constraint,
+            ConstraintParams{.json_schema = R"({"type": "integer"})"});
+}
+
+// However many there are, the first one ends the reading.
+TEST(ResponseTest, UnknownMembersOfATextFormatAreRefused) {
   std::string many;
   for (int i = 0; i < 1025; ++i)
     many += Concat(i > 0 ? "," : "", "\"", i, "\":0");
@@ -155,7 +169,7 @@ TEST(ResponseTest, MembersOfATextFormatAreBounded) {
       ReadCall(Api::kResponses,
                Concat(R"({"input": "a", "text": {"format": {)", many, "}}}")),
       StatusIs(absl::StatusCode::kInvalidArgument,
-               HasSubstr("must have no object of more than 1024 members")));
+               HasSubstr("text.format.0 is not supported")));
 }
 
 TEST(ResponseTest, AnswerIsOneMessageThatSaysHowItEnded) {

@@ -65,6 +65,45 @@ TEST_F(ConstrainedCallsTest, EachNameOfTheFieldConstrainsTheText) {
   }
 }
 
+TEST_F(ConstrainedCallsTest, EachNameOfASchemaConstrainsTheText) {
+  const std::string schema = R"({"type": "object", "required": ["n"],
+      "additionalProperties": false,
+      "properties": {"n": {"type": "integer", "minimum": 10, "maximum": 99}}})";
+  json::string quoted(schema);
+  for (const std::string& fields :
+       {R"("response_format": {"type": "json_schema", "json_schema":
+              {"name": "a", "strict": true, "schema": )" +
+            schema + "}}",
+        R"("response_format": {"type": "json_object", "schema": )" + schema +
+            "}",
+        R"("structured_outputs": {"disable_any_whitespace": true, "json": )" +
+            schema + "}",
+        R"("structured_outputs": {"json": )" + WriteJson(quoted) + "}",
+        R"("json_schema": )" + schema, R"("json_schema": )" + WriteJson(quoted),
+        R"("constraint": {"json_schema": )" + schema + "}"}) {
+    const RawResponse response =
+        Complete(Concat(fields, R"(, "num_beams": 3, "n": 3)"));
+    ASSERT_EQ(response.status, 200) << response.body;
+    const json::value answer = ParseJson(response.body).value();
+    for (const json::value& choice : answer.at("choices").as_array()) {
+      const std::string text(choice.at("text").as_string());
+      const json::value value = ParseJson(text).value();
+      EXPECT_GE(value.at("n").as_int64(), 10) << text;
+      EXPECT_LE(value.at("n").as_int64(), 99) << text;
+      EXPECT_EQ(choice.at("finish_reason"), "stop");
+    }
+  }
+  EXPECT_EQ(Complete(R"("response_format": {"type": "text"})").status, 200);
+  EXPECT_EQ(Complete(R"("response_format": {"type": "json_object"},
+                        "max_tokens": 8)")
+                .status,
+            200);
+  EXPECT_EQ(Complete(R"("structured_outputs": {"json_object": true},
+                        "max_tokens": 8)")
+                .status,
+            200);
+}
+
 TEST_F(ConstrainedCallsTest, StreamsDeliverTextsOfTheLanguage) {
   for (const char* const search :
        {R"("num_beams": 4)", R"("temperature": 1.5, "seed": 3)"}) {
@@ -103,14 +142,32 @@ TEST_F(ConstrainedCallsTest, WhatIsWrongIsNamedAsItWasGiven) {
   ExpectRefused(
       R"("structured_outputs": {"regex": "a"}, "allowed_token_ids": [7])",
       "allowed_token_ids", "must be unset with structured_outputs");
+  ExpectRefused(R"("structured_outputs": {"json": {"minimum": "a"}})",
+                "structured_outputs.json",
+                "structured_outputs.json: #/minimum");
+  ExpectRefused(R"("json_schema": {"$ref": "http://a/b"})", "json_schema",
+                "json_schema: #/$ref");
+  ExpectRefused(R"("json_schema": "{")", "json_schema",
+                "json_schema must be a JSON Schema: ");
+  ExpectRefused(R"("json_schema": 7)", "json_schema",
+                "must be an object, a boolean, or a string");
+  ExpectRefused(R"("response_format": {"type": "json_schema"})",
+                "response_format", "must have a schema");
+  ExpectRefused(R"("response_format": {"type": "xml"})", "response_format.type",
+                R"(must be "text", "json_object" or "json_schema", got "xml")");
+  ExpectRefused(R"("response_format": {})", "response_format.type", "got none");
+  ExpectRefused(R"("response_format": {"type": "text", "a": 1})",
+                "response_format.a", "is not supported");
+  ExpectRefused(R"("response_format": {"type": "json_object"}, "regex": "a")",
+                "response_format", "both say what the text");
   // A minute of work is refused after a part of a second.
   ExpectRefused(R"("regex": "((a|b|cd){1,900}x){1,900}y")", "regex",
                 "the limit");
 }
 
 TEST_F(ConstrainedCallsTest, OtherKindsAreRefusedByName) {
-  for (const std::string kind : {"json", "json_object", "grammar",
-                                 "structural_tag", "whitespace_pattern"}) {
+  for (const std::string kind :
+       {"grammar", "structural_tag", "whitespace_pattern"}) {
     ExpectRefused(Concat(R"("structured_outputs": {")", kind, R"(": true})"),
                   Concat("structured_outputs.", kind), "is not supported");
   }
@@ -118,6 +175,8 @@ TEST_F(ConstrainedCallsTest, OtherKindsAreRefusedByName) {
                 "it is structured_outputs with regex");
   ExpectRefused(R"("guided_choice": ["a"])", "guided_choice",
                 "it is structured_outputs with choice");
+  ExpectRefused(R"("guided_json": {})", "guided_json",
+                "it is structured_outputs with json");
   EXPECT_EQ(Complete(R"("structured_outputs": {"json": null, "regex": null,
                          "disable_any_whitespace": false},
                         "guided_regex": null)")

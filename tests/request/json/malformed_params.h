@@ -40,7 +40,8 @@ inline std::vector<MalformedRequest> MalformedParams() {
              "unknown field \"top_a\" in params; there is nothing like it"),
       params(R"({"grammar": "root ::= a"})",
              "unknown field \"grammar\" in params; there is none, but "
-             "constraint can be a regular expression or a list of choices"),
+             "constraint can be a regular expression, a list of choices or a "
+             "JSON Schema"),
       params(R"({"guided_regex": "a"})",
              "unknown field \"guided_regex\" in params; did you mean "
              "constraint?"),
@@ -197,12 +198,22 @@ inline std::vector<MalformedRequest> MalformedParams() {
       params(R"({"allowed_token_ids": true})",
              "allowed_token_ids must be a token id or a list of token ids, got "
              "true"),
-      params(R"({"constraint": "a"})",
-             "constraint must be an object with regex, a string, or choice, a "
-             "list of strings, got \"a\""),
-      params(R"({"constraint": {}})",
-             "constraint must be an object with regex, a string, or choice, a "
-             "list of strings, got {}"),
+      params(
+          R"({"constraint": "a"})",
+          "constraint must be an object with regex, a string, choice, a list "
+          "of strings, or json_schema, a schema, got \"a\""),
+      params(
+          R"({"constraint": {}})",
+          "constraint must be an object with regex, a string, choice, a list "
+          "of strings, or json_schema, a schema, got {}"),
+      params(R"({"constraint": {"json_schema": "{}"}})",
+             "constraint.json_schema must be an object or a boolean, got "
+             "\"{}\""),
+      params(R"({"constraint": {"json_schema": {}, "whitespace": "some"}})",
+             "constraint.whitespace must be \"bounded\" or \"none\", got "
+             "\"some\""),
+      params(R"({"constraint": {"regex": "a", "whitespace": "none"}})",
+             "constraint.whitespace must be unset without a schema, got regex"),
       params(R"({"constraint": {"regex": ["a"]}})",
              "constraint.regex must be a string, got [\"a\"]"),
       params(R"({"constraint": {"choice": ["a", 7]}})",

@@ -89,7 +89,8 @@ std::vector<WrongValue> WrongValues() {
       {{"--logit-bias", "{\"7\": 1, 8: 2}"},
        "not JSON at byte 9: syntax error; keys stand in double quotes, as in "},
       {{"--logit-bias", "{\"1\": 2,}"},
-       "not JSON at byte 8: syntax error; there is a trailing comma before it\n"},
+       "not JSON at byte 8: syntax error; there is a trailing comma before "
+       "it\n"},
       {{"--prefix-cache", "maybe"},
        "--prefix-cache must be on or off, got \"maybe\"\n"},
       {{"--deadline-ms", "1s"}, "--deadline-ms must be an integer, got \"1s\""},

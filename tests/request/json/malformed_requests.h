@@ -20,7 +20,8 @@ inline std::vector<MalformedRequest> MalformedRequests() {
        "not JSON at byte 1: incomplete JSON; a request is one line, "
        "{\"prompt\": \"It rains.\"} for instance"},
       {R"({"prompt": "a", } )",
-       "not JSON at byte 16: syntax error; there is a trailing comma before it"},
+       "not JSON at byte 16: syntax error; there is a trailing comma before "
+       "it"},
       {R"({'prompt': "a"})",
        "not JSON at byte 1: syntax error; strings stand in double quotes"},
       {"nonsense",

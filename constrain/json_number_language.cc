@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cmath>
 #include <compare>
 #include <cstddef>
 #include <map>
@@ -172,6 +173,9 @@ absl::StatusOr<Decimal> DecimalOf(const json::value& number) {
     const bool is_negative = text.front() == '-';
     return Decimal{.is_negative = is_negative,
                    .integer = std::string(text.substr(is_negative ? 1 : 0))};
+  }
+  if (!std::isfinite(number.as_double())) {  // 1e400
+    return InvalidArgument("a number is beyond the range of 64-bit floats");
   }
   const auto written = std::to_chars(begin, end, number.as_double(),
                                      std::chars_format::scientific);

@@ -85,6 +85,9 @@ struct Call {
   // ResolveParams (openai/resolve_params.h) returns the effective ones.
   GenerationParams params = {};
   std::vector<GivenParam> given = {};
+  // Name of the language of params.constraint in the call, such as
+  // "response_format.json_schema.schema"; empty if the param itself is given.
+  std::string constraint_path = {};
 
   // Limits of the server; params that defaults add must keep them, too.
   Limits limits = {};

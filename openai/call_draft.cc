@@ -18,9 +18,12 @@ absl::Status ReadGivenParam(const ParamField& field, std::string_view name,
   if (draft->call.Gives(field.name)) {
     const std::string_view text = draft->TextOf(field.name);
     if (text == json.text) return absl::OkStatus();
-    return InvalidField(FieldName{draft->call.NameOf(field.name)}, " and ",
-                        FieldName{name}, " are the same field",
-                        Got(Shown(text), " and ", Shown(json.text)));
+    // Without a text the param was given in other words, as in response_format.
+    return InvalidField(
+        FieldName{draft->call.NameOf(field.name)}, " and ", FieldName{name},
+        " are the same field",
+        text.empty() ? Got(Shown(json.text))
+                     : Got(Shown(text), " and ", Shown(json.text)));
   }
   RETURN_IF_ERROR(ReadParam(field, name, json, &draft->call.params));
   MarkGiven(field.name, name, draft);

@@ -98,6 +98,9 @@ std::optional<std::string> NameIn(const Call& call, std::string_view field) {
   if (field == "prompt" || field == "prompt_tokens" || field == "messages") {
     return std::string(InputOf(call.api));
   }
+  if (field.starts_with("constraint.") && !call.constraint_path.empty()) {
+    return call.constraint_path;
+  }
   bool says_max_new_tokens = false;
   for (const GivenParam& given : call.given) {
     says_max_new_tokens |= given.name == "max_new_tokens";
@@ -105,15 +108,6 @@ std::optional<std::string> NameIn(const Call& call, std::string_view field) {
     // them holds where it is on.
     if (given.param == given.name || given.name == kUseBeamSearch) continue;
     if (given.param == field) return std::string(given.name);
-    // A part of a field: "structured_outputs.regex". The field `regex` is one
-    // part by itself.
-    if (field.starts_with(given.param) && field[given.param.size()] == '.') {
-      const std::string_view part = field.substr(given.param.size() + 1);
-      if (part == given.name) return std::string(part);
-      const bool is_json =
-          given.name == "structured_outputs" && part == "json_schema";
-      return Concat(given.name, ".", is_json ? "json" : part);
-    }
   }
   // Unless the call says max_new_tokens itself, the error says max_tokens.
   if (field == "max_new_tokens" && !says_max_new_tokens) return "max_tokens";

@@ -1,17 +1,19 @@
 #include "openai/read_constraint.h"
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/field_error.h"
 #include "base/json.h"
+#include "base/spelling.h"
 #include "base/status.h"
 #include "openai/call_draft.h"
 #include "request/constraint_params.h"
-#include "request/read_constraint.h"
 #include "request/read_json.h"
 #include "request/read_json_text.h"
 
@@ -19,24 +21,35 @@ namespace espalier::openai {
 namespace {
 
 constexpr std::string_view kConstraintParam = "constraint";
+constexpr std::string_view kAnyObject = R"({"type":"object"})";
 
-// Members of vLLM's structured_outputs that are refused.
+// Members of vLLM's structured_outputs.
+constexpr std::array<std::string_view, 5> kOutputs = {
+    "json", "json_object", "regex", "choice", "disable_any_whitespace"};
 constexpr std::string_view kRefusedOutputs[] = {"grammar", "structural_tag",
                                                 "disable_additional_properties",
                                                 "whitespace_pattern"};
-constexpr std::string_view kAnyObject = R"({"type":"object"})";
 
-// Sets the constraint, given by the field `name`.
-absl::Status SetConstraint(std::string_view name, const JsonText& json,
+// Sets the constraint, or none, given by the field `name`.
+//   path  name of the language in the call: "structured_outputs.regex"
+absl::Status SetConstraint(std::string_view name, std::string path,
+                           const JsonText& json,
                            std::optional<ConstraintParams> constraint,
                            CallDraft* draft) {
   Call& call = draft->call;
   if (call.Gives(kConstraintParam)) {
-    return InvalidField(
-        FieldName{call.NameOf(kConstraintParam)}, " and ", FieldName{name},
-        " both say what the text of the answer is", Got(Shown(json.text)));
+    if (!constraint) return absl::OkStatus();
+    if (call.params.constraint) {
+      return InvalidField(
+          FieldName{call.NameOf(kConstraintParam)}, " and ", FieldName{name},
+          " both say what the text of the answer is", Got(Shown(json.text)));
+    }
+    std::erase_if(call.given, [](const GivenParam& given) {
+      return given.param == kConstraintParam;
+    });
   }
   call.params.constraint = std::move(constraint);
+  call.constraint_path = std::move(path);
   MarkGiven(kConstraintParam, name, draft);
   return absl::OkStatus();
 }
@@ -46,22 +59,57 @@ absl::Status SetConstraint(std::string_view name, const JsonText& json,
 absl::Status ReadSchemaText(std::string_view name, const JsonText& json,
                             std::string* out) {
   std::string text(json.text);
-  if (json.text.starts_with('"')) {
-    text = Unquoted(json.text);
-    const absl::Status status = ParseJson(text).status();
-    if (!status.ok()) {
-      return InvalidField(FieldName{name},
-                          " must be a JSON Schema: ", Message(status));
-    }
+  if (json.text.starts_with('"')) text = Unquoted(json.text);
+  const absl::StatusOr<json::value> schema = ParseJson(text);
+  if (!schema.ok()) {
+    return InvalidField(FieldName{name},
+                        " must be a JSON Schema: ", Message(schema.status()));
   }
-  std::optional<ConstraintParams> constraint;
-  const std::string object = Concat(R"({"json_schema": )", text, "}");
-  if (!ReadConstraint(name, JsonText{object}, &constraint).ok() ||
-      !constraint->json_schema) {
+  if (!schema->is_object() && !schema->is_bool()) {
     return WrongType(name, "an object, a boolean, or a string with one of them",
                      json.text);
   }
-  *out = *std::move(constraint->json_schema);
+  *out = std::move(text);
+  return absl::OkStatus();
+}
+
+// A constraint, and the member of an object that has its language.
+struct Language {
+  ConstraintParams params = {};
+  std::string key = {};  // empty: there is none
+};
+
+// Reads a member of structured_outputs that is not null.
+//   name  of structured_outputs
+absl::Status ReadOutput(std::string_view name, const std::string& key,
+                        const JsonText& json, Language* language) {
+  const std::string member = NameOfPart(name, key);
+  ConstraintParams& params = language->params;
+  bool is_on = true;  // false: as if it were not there
+  if (key == "regex") {
+    RETURN_IF_ERROR(Read(member, json, &params.regex));
+  } else if (key == "choice") {
+    RETURN_IF_ERROR(Read(member, json, &params.choice));
+  } else if (key == "json") {
+    RETURN_IF_ERROR(
+        ReadSchemaText(member, json, &params.json_schema.emplace()));
+  } else if (key == "json_object") {
+    RETURN_IF_ERROR(Read(member, json, &is_on));
+    if (is_on) params.json_schema = kAnyObject;
+  } else if (key == "disable_any_whitespace") {
+    RETURN_IF_ERROR(Read(member, json, &is_on));
+    params.has_spaces = !is_on;
+    is_on = false;
+  } else {
+    return InvalidField(FieldName{name}, " must have no field ",
+                        ShownInQuotes(key), DidYouMean(key, kOutputs));
+  }
+  if (!is_on) return absl::OkStatus();
+  if (!language->key.empty() && language->key != key) {
+    return InvalidField(FieldName{name}, " must have one kind of language",
+                        Got(language->key, " and ", key));
+  }
+  language->key = key;
   return absl::OkStatus();
 }
 
@@ -69,27 +117,34 @@ absl::Status ReadSchemaText(std::string_view name, const JsonText& json,
 struct Format {
   std::string type = {};
   std::string schema = {};  // empty: there is none
+  std::string path = {};    // name of the schema
 };
 
 // `json` is the format, or its member json_schema.
 absl::Status ReadFormatMembers(const std::string& path, const JsonText& json,
                                Format* format) {
+  const bool is_outer = !path.ends_with(".json_schema");
   for (JsonItems items(json.text); items.Next();) {
     const JsonText value = {items.value()};
     const std::string key = Unquoted(items.key());
     const std::string member = NameOfPart(path, key);
     if (value.is_null()) continue;
     if (key == "schema") {
+      if (!format->path.empty() && format->path != member) {
+        return InvalidField(FieldName{member}, " must be unset with ",
+                            FieldName{format->path}, Got(Shown(value.text)));
+      }
       RETURN_IF_ERROR(ReadSchemaText(member, value, &format->schema));
+      format->path = member;
     } else if (key == "strict") {
       bool strict = false;
       RETURN_IF_ERROR(Read(member, value, &strict));
     } else if (key == "name" || key == "description") {
       std::string text;
       RETURN_IF_ERROR(Read(member, value, &text));
-    } else if (key == "type" && !path.ends_with(".json_schema")) {
+    } else if (key == "type" && is_outer) {
       RETURN_IF_ERROR(Read(member, value, &format->type));
-    } else if (key == "json_schema" && !path.ends_with(".json_schema")) {
+    } else if (key == "json_schema" && is_outer) {
       if (!value.is_object()) return WrongType(member, "an object", value.text);
       RETURN_IF_ERROR(ReadFormatMembers(member, value, format));
     } else {
@@ -106,48 +161,28 @@ absl::Status ReadStructuredOutputs(std::string_view name, const JsonText& json,
                                    const Limits& limits, CallDraft* draft) {
   if (!json.is_object()) return WrongType(name, "an object", json.text);
   RETURN_IF_ERROR(CheckElements(name, json, limits));
-  std::string kinds = "{";  // as the members of `constraint`
-  const auto add = [&](std::string_view kind, std::string_view value) {
-    if (kinds.size() > 1) kinds += ", ";
-    kinds += Concat("\"", kind, "\": ", value);
-  };
+  Language language;
   for (JsonItems items(json.text); items.Next();) {
     const JsonText value = {items.value()};
     const std::string key = Unquoted(items.key());
-    const bool is_off = value.is_null() || value.text == "false";
-    if (std::ranges::find(kRefusedOutputs, key) != std::end(kRefusedOutputs)) {
-      if (is_off) continue;
+    if (value.is_null()) continue;
+    if (std::ranges::find(kRefusedOutputs, key) == std::end(kRefusedOutputs)) {
+      RETURN_IF_ERROR(ReadOutput(name, key, value, &language));
+    } else if (value.text != "false") {
       return InvalidField(FieldName{NameOfPart(name, key)},
                           " is not supported: structured_outputs has json, "
                           "json_object, regex or choice",
                           Got(Shown(value.text)));
     }
-    if (key == "json_object" || key == "disable_any_whitespace") {
-      bool is_on = false;
-      if (!value.is_null()) {
-        RETURN_IF_ERROR(Read(NameOfPart(name, key), value, &is_on));
-      }
-      if (!is_on) continue;
-      if (key == "json_object") {
-        add("json_schema", kAnyObject);
-      } else {
-        add("whitespace", "\"none\"");
-      }
-    } else if (value.is_null()) {
-      continue;
-    } else if (key == "json") {
-      std::string schema;
-      RETURN_IF_ERROR(ReadSchemaText(NameOfPart(name, key), value, &schema));
-      add("json_schema", schema);
-    } else {
-      add(key, value.text);
-    }
   }
-  kinds += "}";
-  if (kinds == "{}") return absl::OkStatus();
-  std::optional<ConstraintParams> constraint;
-  RETURN_IF_ERROR(ReadConstraint(name, JsonText{kinds}, &constraint));
-  return SetConstraint(name, json, std::move(constraint), draft);
+  if (!language.params.has_spaces && !language.params.json_schema) {
+    return InvalidField(FieldName{NameOfPart(name, "disable_any_whitespace")},
+                        " must be unset without json or json_object",
+                        Got("true"));
+  }
+  if (language.key.empty()) return absl::OkStatus();
+  return SetConstraint(name, NameOfPart(name, language.key), json,
+                       std::move(language.params), draft);
 }
 
 absl::Status ReadFormat(std::string_view name, const std::string& path,
@@ -157,13 +192,19 @@ absl::Status ReadFormat(std::string_view name, const std::string& path,
   RETURN_IF_ERROR(CheckElements(path, json, limits));
   Format format;
   RETURN_IF_ERROR(ReadFormatMembers(path, json, &format));
-  const std::string type = NameOfPart(path, "type");
-  if (format.type == "text") return absl::OkStatus();
+  if (format.type == "text") {
+    if (!format.path.empty()) {
+      return InvalidField(FieldName{format.path},
+                          " must be unset with the type \"text\"",
+                          Got(Shown(format.schema)));
+    }
+    return SetConstraint(name, "", json, std::nullopt, draft);
+  }
   if (format.type == "json_object") {
     if (format.schema.empty()) format.schema = kAnyObject;
   } else if (format.type != "json_schema") {
     return InvalidField(
-        FieldName{type},
+        FieldName{NameOfPart(path, "type")},
         " must be \"text\", \"json_object\" or \"json_schema\"",
         Got(format.type.empty() ? "none" : ShownInQuotes(format.type)));
   }
@@ -171,8 +212,9 @@ absl::Status ReadFormat(std::string_view name, const std::string& path,
     return InvalidField(FieldName{path}, " must have a schema",
                         Got(Shown(json.text)));
   }
-  return SetConstraint(name, json,
-                       ConstraintParams{.json_schema = format.schema}, draft);
+  return SetConstraint(
+      name, format.path.empty() ? path : std::move(format.path), json,
+      ConstraintParams{.json_schema = std::move(format.schema)}, draft);
 }
 
 absl::Status ReadResponseFormat(std::string_view name, const JsonText& json,
@@ -185,16 +227,17 @@ absl::Status ReadJsonSchema(std::string_view name, const JsonText& json,
   RETURN_IF_ERROR(CheckElements(name, json, limits));
   std::string schema;
   RETURN_IF_ERROR(ReadSchemaText(name, json, &schema));
-  return SetConstraint(
-      name, json, ConstraintParams{.json_schema = std::move(schema)}, draft);
+  return SetConstraint(name, std::string(name), json,
+                       ConstraintParams{.json_schema = std::move(schema)},
+                       draft);
 }
 
 absl::Status ReadRegex(std::string_view name, const JsonText& json,
                        const Limits&, CallDraft* draft) {
   std::string regex;
   RETURN_IF_ERROR(Read(name, json, &regex));
-  return SetConstraint(name, json, ConstraintParams{.regex = std::move(regex)},
-                       draft);
+  return SetConstraint(name, std::string(name), json,
+                       ConstraintParams{.regex = std::move(regex)}, draft);
 }
 
 absl::Status RefuseGuided(std::string_view name, const JsonText& json,

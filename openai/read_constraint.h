@@ -30,8 +30,8 @@ struct CallDraft;  // openai/call_draft.h
 
 // Errors: kInvalidArgument naming the field and the value, also if two fields
 // set the constraint.
-// {"type": "text"} sets none. "strict" is read and changes nothing: a schema is
-// always enforced.
+// {"type": "text"} sets none, whatever the server's default is. "strict" is
+// read and changes nothing: a schema is always enforced.
 absl::Status ReadResponseFormat(std::string_view name, const JsonText& json,
                                 const Limits& limits, CallDraft* draft);
 absl::Status ReadStructuredOutputs(std::string_view name, const JsonText& json,

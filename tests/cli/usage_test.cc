@@ -52,6 +52,9 @@ TEST(UsageTest, WhatWasProbablyMeantIsNamed) {
       {{"generate", "--num_beams=4"},
        "generate has no option --num_beams; did you mean --num-beams?"},
       {{"generate", "--beams", "4"}, "did you mean --num-beams?"},
+      // Options of their own, and names of other programs for a field.
+      {{"generate", "--regx", "a"}, "did you mean --regex?"},
+      {{"serve", "--choices", "a"}, "did you mean --choice?"},
       {{"generate", "--temp", "4"}, "did you mean --temperature?"},
       {{"generate", "--n-predict", "4"}, "did you mean --max-new-tokens?"},
       {{"generate", "-p", "No."}, "texts are arguments without an option"},

@@ -138,7 +138,8 @@ TEST_F(ConstrainedCallsTest, WhatIsWrongIsNamedAsItWasGiven) {
                 "structured_outputs", "must have one kind of language");
   ExpectRefused(R"("structured_outputs": "a")", "structured_outputs",
                 "must be an object");
-  ExpectRefused(R"("regex": "a", "constraint": {"regex": "a"})", "regex", "");
+  ExpectRefused(R"("regex": "a", "constraint": {"regex": "a"})", "regex",
+                R"(are the same field, got {"regex": "a"})");
   ExpectRefused(
       R"("structured_outputs": {"regex": "a"}, "allowed_token_ids": [7])",
       "allowed_token_ids", "must be unset with structured_outputs");
@@ -153,6 +154,21 @@ TEST_F(ConstrainedCallsTest, WhatIsWrongIsNamedAsItWasGiven) {
                 "must be an object, a boolean, or a string");
   ExpectRefused(R"("response_format": {"type": "json_schema"})",
                 "response_format", "must have a schema");
+  ExpectRefused(R"("response_format": {"type": "json_schema",
+                   "json_schema": {"schema": {"minimum": "a"}}})",
+                "response_format.json_schema.schema",
+                "response_format.json_schema.schema: #/minimum");
+  ExpectRefused(R"("response_format": {"type": "text", "schema": {}})",
+                "response_format.schema", "must be unset with the type");
+  ExpectRefused(R"("response_format": {"type": "json_schema", "schema": {},
+                   "json_schema": {"schema": {}}})",
+                "response_format.json_schema.schema", "must be unset with");
+  ExpectRefused(R"("structured_outputs": {"json": {"type": "integer"},
+                                          "json_object": true})",
+                "structured_outputs", "got json and json_object");
+  ExpectRefused(R"("structured_outputs": {"disable_any_whitespace": true})",
+                "structured_outputs.disable_any_whitespace",
+                "must be unset without json or json_object");
   ExpectRefused(R"("response_format": {"type": "xml"})", "response_format.type",
                 R"(must be "text", "json_object" or "json_schema", got "xml")");
   ExpectRefused(R"("response_format": {})", "response_format.type", "got none");
@@ -163,6 +179,27 @@ TEST_F(ConstrainedCallsTest, WhatIsWrongIsNamedAsItWasGiven) {
   // A minute of work is refused after a part of a second.
   ExpectRefused(R"("regex": "((a|b|cd){1,900}x){1,900}y")", "regex",
                 "the limit");
+}
+
+TEST_F(ConstrainedCallsTest, KeysOfStructuredOutputsAreText) {
+  for (const std::string key :
+       {R"(a\")", R"(a\\)", R"(\n)", R"(choice\": [\"x\"], \"b)", "regexp",
+        "whitespace", "json_schema"}) {
+    ExpectRefused(Concat(R"("structured_outputs": {")", key, R"(": 1})"),
+                  "structured_outputs",
+                  "structured_outputs must have no field ");
+  }
+}
+
+TEST_F(ConstrainedCallsTest, ANumberBeyondDoubleIsRefused) {
+  for (const std::string schema :
+       {R"({"minimum": 1e400})", R"({"enum": [[1e999]]})",
+        R"({"multipleOf": 1e400})", R"({"const": {"a": -1e999}})"}) {
+    ExpectRefused(Concat(R"("json_schema": )", schema), "json_schema",
+                  "beyond the range");
+    ExpectRefused(Concat(R"("constraint": {"json_schema": )", schema, "}"),
+                  "constraint.json_schema", "beyond the range");
+  }
 }
 
 TEST_F(ConstrainedCallsTest, OtherKindsAreRefusedByName) {

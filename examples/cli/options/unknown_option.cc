@@ -20,7 +20,11 @@ std::vector<OtherOption> AnsweredBy(const CLI::App& command) {
   const std::vector<std::string> names = NamesOfOptions(command);
   std::vector<OtherOption> answered;
   for (const OtherOption& other : OtherOptions()) {
-    if (Has(names, std::string(other.option))) answered.push_back(other);
+    // --regex is an option of its own here, and a field elsewhere.
+    const bool is_own = Has(names, std::string(other.name));
+    if (Has(names, std::string(other.option)) && !is_own) {
+      answered.push_back(other);
+    }
   }
   return answered;
 }

@@ -18,8 +18,9 @@ constexpr int kCandidatesPerRow = 1 + kMaxEosTokenIds;
 constexpr int kBestPerRow = 64;
 // 16 bytes each.
 constexpr int64_t kMaxEdits = 1 << 23;
-// Per-row top-k has about 2 * num_beams candidates per row; with allowed
-// sequences, as many as can end at once. 12 bytes each, in four buffers.
+// Per-row top-k has about 2 * num_beams candidates per row; with a constraint
+// or allowed sequences, as many as can end at once. 12 bytes each, in four
+// buffers.
 constexpr int64_t kMaxCandidates = 1 << 19;
 
 int MaxCandidates(int64_t max_rows) {

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "base/json.h"
 #include "request/constraint_params.h"
 
@@ -80,12 +81,32 @@ void DescribeSamples(const GenerationParams& params, Describer* out) {
   out->AddUnless("typical_p", params.typical_p, usual.typical_p);
 }
 
-// A language as the request has it, but only the first of many choices, and a
-// schema as text.
+// The schema, or its text if that is long, or nests too deep for a reader of
+// the event.
+json::value DescribedSchema(const std::string& schema) {
+  constexpr size_t kMostBytes = 1 << 14;
+  // Objects and lists around it in an answer that has the trace.
+  const std::string around(4, '[');
+  const std::string behind(4, ']');
+  const bool is_small =
+      schema.size() <= kMostBytes && ParseJson(around + schema + behind).ok();
+  if (is_small) {
+    absl::StatusOr<json::value> parsed = ParseJson(schema);
+    if (parsed.ok()) return *std::move(parsed);
+  }
+  return json::value(schema);
+}
+
+// A language as the request has it, but only the first of many choices.
 json::value Described(const ConstraintParams& constraint) {
   constexpr size_t kMostChoices = 64;
   if (constraint.regex) return {{"regex", *constraint.regex}};
-  if (constraint.json_schema) return {{"json_schema", *constraint.json_schema}};
+  if (constraint.json_schema) {
+    json::object schema = {
+        {"json_schema", DescribedSchema(*constraint.json_schema)}};
+    if (!constraint.has_spaces) schema["whitespace"] = "none";
+    return schema;
+  }
   json::array choices;
   if (constraint.choice) {
     for (const std::string& text : *constraint.choice) {

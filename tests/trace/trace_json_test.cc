@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/json.h"
+#include "request/constraint_params.h"
 #include "tests/scratch_directory.h"
 #include "tests/status_matchers.h"
 
@@ -29,6 +31,25 @@ TEST(DescribeRequestTest, StochasticBeamsAreBeamsAndSaySoAndWhatTheyDrawBy) {
   EXPECT_EQ(event.params.at("temperature"), 0.5);
   EXPECT_EQ(event.params.at("top_k"), 9);
   EXPECT_EQ(event.caller_id, std::nullopt);
+}
+
+TEST(DescribeRequestTest, AConstraintIsShownAsTheRequestHasIt) {
+  const auto described = [](ConstraintParams constraint) {
+    Request request{{1, 4}, {}};
+    request.params.constraint = std::move(constraint);
+    return DescribeRequest({7}, request).params.at("constraint");
+  };
+  const std::string schema = R"({"type": "integer"})";
+  EXPECT_EQ(described({.json_schema = schema}),
+            (json::value{{"json_schema", {{"type", "integer"}}}}));
+  EXPECT_EQ(described({.json_schema = schema, .has_spaces = false}),
+            (json::value{{"json_schema", {{"type", "integer"}}},
+                         {"whitespace", "none"}}));
+  // A reader of the event would refuse it as JSON.
+  std::string deep = "{}";
+  for (int i = 1; i < kMaxJsonDepth; ++i) deep = R"({"not": )" + deep + "}";
+  EXPECT_EQ(described({.json_schema = deep}),
+            (json::value{{"json_schema", deep}}));
 }
 
 TEST(DescribeRequestTest, ARequestIsKnownByItsCallersId) {

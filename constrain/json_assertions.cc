@@ -60,6 +60,12 @@ absl::StatusOr<Formula> JsonAssertions::AddTexts(
                      [&] { return CompileChoice(texts, budget_); });
 }
 
+absl::Status JsonAssertions::IncompleteError(const Language& language) {
+  return InvalidArgument(language.name,
+                         " is enforced by a part of its strings, so that ",
+                         "other strings cannot be told from it");
+}
+
 absl::StatusOr<const ByteAutomaton*> JsonAssertions::Combine(
     Formula formula, const ByteAutomaton& universe, Languages* known) {
   const auto found = known->find(formula);
@@ -71,11 +77,7 @@ absl::StatusOr<const ByteAutomaton*> JsonAssertions::Combine(
     const Language& language = languages_[Of(variable).index];
     if (!is_positive && !language.is_complete) incomplete = &language;
   });
-  if (incomplete != nullptr) {
-    return InvalidArgument(incomplete->name,
-                           " is enforced by a part of its strings, so that ",
-                           "other strings cannot be told from it");
-  }
+  if (incomplete != nullptr) return IncompleteError(*incomplete);
   const std::vector<int32_t> variables = pool_.VariablesOf(formula);
   std::vector<const ByteAutomaton*> automata;
   for (const int32_t variable : variables) {
@@ -117,12 +119,23 @@ absl::StatusOr<const ByteAutomaton*> JsonAssertions::Numbers(Formula formula) {
   return Combine(formula, *canonical_number_, &numbers_);
 }
 
-bool JsonAssertions::HasString(Formula formula, std::string_view string) {
-  return pool_.Evaluate(formula, [&](int32_t variable) {
+absl::StatusOr<bool> JsonAssertions::HasString(Formula formula,
+                                               std::string_view string) {
+  const auto truth_of = [&](int32_t variable) {
     const Language& language = languages_[Of(variable).index];
-    return language.automaton.Match(string).in_language ? Truth::kTrue
-                                                        : Truth::kFalse;
-  }) == Truth::kTrue;
+    if (language.automaton.Match(string).in_language) return Truth::kTrue;
+    return language.is_complete ? Truth::kFalse : Truth::kUnknown;
+  };
+  const Truth truth = pool_.Evaluate(formula, truth_of);
+  if (truth != Truth::kUnknown) return truth == Truth::kTrue;
+  const Language* incomplete = nullptr;
+  pool_.ForEachPolarity(formula, [&](int32_t variable, bool is_positive) {
+    if (!is_positive && truth_of(variable) == Truth::kUnknown) {
+      incomplete = &languages_[Of(variable).index];
+    }
+  });
+  if (incomplete != nullptr) return IncompleteError(*incomplete);
+  return false;
 }
 
 int64_t JsonAssertions::AddKey(std::string_view key) {

@@ -106,8 +106,11 @@ class JsonAssertions {
   // incomplete language is needed.
   absl::StatusOr<const ByteAutomaton*> Strings(Formula formula);
   absl::StatusOr<const ByteAutomaton*> Numbers(Formula formula);
-  // True if `string` is in the language of a formula over kString.
-  bool HasString(Formula formula, std::string_view string);
+  // True if `string` is in the language of a formula over kString, false if it
+  // is not or if only an incomplete language would have it.
+  // Errors: kInvalidArgument if it is unknown whether an incomplete language
+  // lacks `string`, and the formula asks for that.
+  absl::StatusOr<bool> HasString(Formula formula, std::string_view string);
 
   // Numbers of keys, in the order of their first appearance.
   int64_t AddKey(std::string_view key);
@@ -121,6 +124,8 @@ class JsonAssertions {
   };
   using Languages = std::map<Formula, std::optional<ByteAutomaton>>;
 
+  // Returns the error that the complement of an incomplete language is needed.
+  static absl::Status IncompleteError(const Language& language);
   absl::StatusOr<const ByteAutomaton*> Combine(Formula formula,
                                                const ByteAutomaton& universe,
                                                Languages* known);

@@ -102,8 +102,23 @@ Formula JsonShapeBuilder::AfterItem(Formula formula) {
   });
 }
 
-Formula JsonShapeBuilder::AfterKey(Formula formula, int64_t key) {
+absl::StatusOr<Formula> JsonShapeBuilder::AfterKey(Formula formula,
+                                                   int64_t key) {
   FormulaPool& pool = assertions_.pool();
+  std::set<int32_t> concerned;  // kMembers that have this key
+  absl::Status status;
+  pool.ForEachPolarity(formula, [&](int32_t variable, bool is_positive) {
+    const JsonAssertion& assertion = assertions_.Of(variable);
+    if (assertion.kind != AssertionKind::kMembers || !status.ok()) return;
+    // Fewer objects satisfy kMembers if it has more keys, so keys that may be
+    // among them are where it is asserted, and are not where it is denied.
+    const absl::StatusOr<bool> has = assertions_.HasString(
+        is_positive ? Not(assertion.keys) : assertion.keys,
+        assertions_.KeyOf(key));
+    status = has.status();
+    if (has.ok() && *has != is_positive) concerned.insert(variable);
+  });
+  RETURN_IF_ERROR(status);
   return pool.Substitute(formula, [&](int32_t variable) -> Formula {
     const JsonAssertion assertion = assertions_.Of(variable);
     JsonAssertion next = assertion;
@@ -111,8 +126,7 @@ Formula JsonShapeBuilder::AfterKey(Formula formula, int64_t key) {
     if (assertion.kind == AssertionKind::kMinMembers) {
       return next.index == 0 ? FormulaPool::kTrue : assertions_.Add(next);
     }
-    if (assertion.kind == AssertionKind::kMembers &&
-        assertions_.HasString(assertion.keys, assertions_.KeyOf(key))) {
+    if (concerned.contains(variable)) {
       return pool.And({assertion.child, pool.Variable(variable)});
     }
     if (assertion.kind == AssertionKind::kHas && assertion.index == key) {
@@ -392,8 +406,9 @@ absl::StatusOr<JsonMachine> JsonShapeBuilder::BuildObject(
     };
     if (place.num_keys < keys.size()) {
       const int64_t key = keys[place.num_keys];
-      RETURN_IF_ERROR(add_edges({.key = key}, AfterKey(place.rest, key),
-                                place.num_keys + 1, kAnyGroup));
+      ASSIGN_OR_RETURN(const Formula after, AfterKey(place.rest, key));
+      RETURN_IF_ERROR(
+          add_edges({.key = key}, after, place.num_keys + 1, kAnyGroup));
       const Formula without = WithoutKey(place.rest, key);
       if (without != FormulaPool::kFalse) {
         state.skip = number_of(place.num_keys + 1, without, kAnyGroup);

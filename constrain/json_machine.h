@@ -88,7 +88,9 @@ class JsonShapeBuilder {
   // Returns the formula after an item; its kSchema are about the item.
   Formula AfterItem(Formula formula);
   // Each is like AfterItem, after a key or without it.
-  Formula AfterKey(Formula formula, int64_t key);
+  // Errors: kInvalidArgument if an incomplete language may lack the key, and
+  // the formula asks for that.
+  absl::StatusOr<Formula> AfterKey(Formula formula, int64_t key);
   Formula WithoutKey(Formula formula, int64_t key);
   bool AcceptsEnd(Formula formula);
   // Divides the values of an item by the states that they lead to.

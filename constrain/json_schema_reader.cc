@@ -899,9 +899,11 @@ absl::StatusOr<Formula> JsonSchemaReader::ReadUnevaluatedMembers(
     std::vector<Formula> ways = {assertions_.Add(
         {.kind = AssertionKind::kProperty, .index = key, .child = child})};
     for (const Coverage& part : coverage) {
-      const bool covers =
-          part.key == key ||
-          (part.keys && assertions_.HasString(*part.keys, names.back()));
+      bool covers = part.key == key;
+      if (part.keys) {
+        ASSIGN_OR_RETURN(covers,
+                         assertions_.HasString(*part.keys, names.back()));
+      }
       if (covers) ways.push_back(part.condition);
     }
     parts.push_back(pool.Or(std::move(ways)));

@@ -168,6 +168,112 @@ TEST(JsonSchemaTest, ErrorsHaveThePointerOfAKeyword) {
   }
 }
 
+// The pattern of an incomplete format has a part of its strings. A string that
+// it lacks may be one, so it neither has the format nor lacks it.
+TEST(JsonSchemaTest, StringsMayHaveAnIncompleteFormat) {
+  const auto schema = [](std::string_view format, std::string_view key,
+                         std::string names) {
+    const std::string_view place = "FORMAT";
+    names.replace(names.find(place), place.size(),
+                  Concat("{\"format\": \"", format, "\"}"));
+    return Concat("{\"type\": \"object\", ", names, ", \"properties\": {\"",
+                  key, "\": {}}, \"additionalProperties\": false}");
+  };
+  const struct {
+    const char* format;
+    const char* in_pattern;
+    const char* beyond_pattern;  // and one of the format
+  } formats[] = {
+      {"time", "23:59:59Z", "23:59:60Z"},
+      {"date-time", "2024-02-29T23:59:59Z", "1998-12-31T23:59:60Z"},
+      {"hostname", "example.org", "xn--ihqwcrb4cv8a8dqg056pqjye"},
+      {"email", "a@example.org", "\\\"joe bloggs\\\"@example.com"},
+  };
+  // Each asks that some name, or each, lacks the format.
+  const char* const denials[] = {
+      R"("not": {"propertyNames": FORMAT})",
+      R"("propertyNames": {"not": FORMAT})",
+      R"("not": {"not": {"propertyNames": {"not": FORMAT}}})",
+      R"("if": {"propertyNames": FORMAT}, "then": {"maxProperties": 0})",
+      R"("oneOf": [{"propertyNames": FORMAT}, {"minProperties": 1}])",
+  };
+  // Each asks that some name, or each, has the format.
+  const char* const assertions[] = {
+      R"("propertyNames": FORMAT)",
+      R"("not": {"not": {"propertyNames": FORMAT}})",
+      R"("not": {"propertyNames": {"not": FORMAT}})",
+      R"("anyOf": [{"propertyNames": FORMAT}, {"minProperties": 2}])",
+  };
+  for (const auto& f : formats) {
+    const std::string in_text = Concat("{\"", f.in_pattern, "\":1}");
+    const std::string beyond_text = Concat("{\"", f.beyond_pattern, "\":1}");
+    for (const char* const denial : denials) {
+      EXPECT_THAT(ErrorOf(schema(f.format, f.beyond_pattern, denial)),
+                  HasSubstr("is enforced by a part of its strings"))
+          << f.format << denial;
+      const auto inside =
+          CompileJsonSchema(schema(f.format, f.in_pattern, denial));
+      EXPECT_FALSE(inside.ok() && inside->Match(in_text).in_language)
+          << f.format << denial;
+    }
+    for (const char* const assertion : assertions) {
+      EXPECT_TRUE(Accepts(schema(f.format, f.in_pattern, assertion), in_text))
+          << f.format << assertion;
+      const auto beyond =
+          CompileJsonSchema(schema(f.format, f.beyond_pattern, assertion));
+      EXPECT_FALSE(beyond.ok() && beyond->Match(beyond_text).in_language)
+          << f.format << assertion;
+    }
+  }
+  // A complete format tells all strings.
+  EXPECT_TRUE(Accepts(
+      schema("date", "2023-02-29", R"("not": {"propertyNames": FORMAT})"),
+      R"({"2023-02-29":1})"));
+  EXPECT_FALSE(Accepts(
+      schema("date", "2024-02-29", R"("propertyNames": {"not": FORMAT})"),
+      R"({"2024-02-29":1})"));
+  // Another condition may decide about a key.
+  EXPECT_TRUE(Accepts(R"({"type": "object", "required": ["a"],
+      "maxProperties": 1, "propertyNames":
+          {"anyOf": [{"not": {"format": "time"}}, {"const": "a"}]}})",
+                      R"({"a":1})"));
+}
+
+// Constants are told from an incomplete format as other strings are.
+TEST(JsonSchemaTest, ConstantsMayHaveAnIncompleteFormat) {
+  const char* const refused[] = {
+      R"({"const": "23:59:60Z", "not": {"format": "time"}})",
+      R"({"enum": ["23:59:60Z", 1], "not": {"format": "time"}})",
+      R"({"enum": [{"a": "23:59:60Z"}],
+          "properties": {"a": {"not": {"format": "time"}}}})",
+      R"({"enum": [{"23:59:60Z": 1}],
+          "propertyNames": {"not": {"format": "time"}}})",
+      R"({"const": {"23:59:60Z": 1},
+          "not": {"propertyNames": {"format": "time"}}})",
+      R"({"type": "object", "required": ["23:59:60Z"],
+          "not": {"propertyNames": {"format": "time"}}})",
+      R"({"type": "object", "dependentRequired": {"23:59:60Z": ["a"]},
+          "not": {"propertyNames": {"format": "time"}}})",
+      R"({"type": "array", "items": {"enum": ["23:59:60Z"]},
+          "not": {"contains": {"format": "time"}}})",
+      R"({"type": "object", "properties": {"23:59:60Z": {}},
+          "unevaluatedProperties": false,
+          "not": {"propertyNames": {"format": "time"}}})",
+  };
+  for (const char* const schema : refused) {
+    EXPECT_THAT(ErrorOf(schema),
+                HasSubstr("is enforced by a part of its strings"))
+        << schema;
+  }
+  EXPECT_TRUE(Accepts(R"({"enum": ["23:59:59Z", "x"], "format": "time"})",
+                      R"("23:59:59Z")"));
+  EXPECT_FALSE(
+      Accepts(R"({"enum": ["23:59:59Z", "x"], "format": "time"})", R"("x")"));
+  EXPECT_TRUE(Accepts(R"({"enum": [{"23:59:59Z": 1}],
+                          "propertyNames": {"format": "time"}})",
+                      R"({"23:59:59Z":1})"));
+}
+
 // Draft 7 ignores what is beside "$ref", and has tuples in "items".
 TEST(JsonSchemaTest, TheDraftIsThatOfTheSchema) {
   const std::string draft7 =

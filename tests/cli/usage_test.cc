@@ -159,9 +159,8 @@ TEST(UsageTest, WhatWasProbablyMeantIsNamed) {
       {{"serve", "--verbose"}, "; did you mean --log-requests?\n"},
       {{"generate", "--mirostat", "2"}, "; there is nothing like it\n"},
       {{"generate", "--grammar", "a"},
-       "; there is none, but --constraint can be a regular expression or a "
-       "list "
-       "of choices\n"},
+       "; there is none, but --constraint can be a regular expression, a list "
+       "of choices or a JSON Schema\n"},
       {{"generate", "--src-lang", "en"}, "; did you mean --from?\n"},
       {{"generate", "--instructions", "a"}, "; did you mean --system?\n"},
       {{"batch", "--system-prompt", "a"},

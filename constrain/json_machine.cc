@@ -198,10 +198,10 @@ JsonShapeBuilder::SplitUnmemoized(Formula formula) {
   for (const bool satisfies : {true, false}) {
     std::set<int32_t> excluded;
     for (const int32_t other : schemas) {
-      if (satisfies && other != first &&
-          reader_.AreDisjoint(schema_of(first), schema_of(other))) {
-        excluded.insert(other);
-      }
+      if (!satisfies || other == first) continue;
+      ASSIGN_OR_RETURN(const bool is_disjoint,
+                       reader_.AreDisjoint(schema_of(first), schema_of(other)));
+      if (is_disjoint) excluded.insert(other);
     }
     const Formula rest =
         pool.Substitute(formula, [&](int32_t variable) -> Formula {

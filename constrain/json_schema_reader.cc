@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <utility>
 
 #include "base/status.h"
+#include "constrain/compile_budget.h"
 #include "constrain/json_format.h"
 #include "constrain/json_number_language.h"
 #include "constrain/json_string_language.h"
@@ -92,6 +94,23 @@ uint8_t TypesOfName(std::string_view name) {
   if (name == "array") return BitOf(JsonType::kArray);
   if (name == "object") return BitOf(JsonType::kObject);
   return 0;
+}
+
+// Returns the steps of looking each of `texts` up in a set: its comparisons.
+int64_t StepsOfLookups(const std::set<std::string>& texts,
+                       const std::set<std::string>& set) {
+  return static_cast<int64_t>(texts.size() * std::bit_width(set.size()));
+}
+
+// Returns the steps of a copy, in proportion to its memory.
+int64_t StepsOfCopy(const std::set<std::string>& texts) {
+  constexpr size_t kStepsOfText = 16;
+  constexpr size_t kBytesOfStep = 4;
+  size_t steps = 0;
+  for (const std::string& text : texts) {
+    steps += kStepsOfText + text.size() / kBytesOfStep;
+  }
+  return static_cast<int64_t>(steps);
 }
 
 // Returns the part of `schema` that counts.
@@ -526,7 +545,11 @@ absl::StatusOr<Formula> JsonSchemaReader::ReadUnique(
   const auto add = [&](std::string_view path,
                        const json::value& item) -> absl::Status {
     ASSIGN_OR_RETURN(const Id subschema, document_.Add(item, id, path));
-    Bounds bounds = BoundsOf(subschema, 0);
+    ASSIGN_OR_RETURN(const Bounds* const known, BoundsOf(subschema, 0));
+    if (known->values && known->values->size() > kMaxDistinctValues) {
+      return error;
+    }
+    Bounds bounds = *known;
     const std::array<std::pair<JsonType, json::value>, 3> few = {
         {{JsonType::kNull, nullptr},
          {JsonType::kFalse, false},
@@ -1052,22 +1075,28 @@ absl::Status JsonSchemaReader::AddKeys(Id id, int depth,
   return absl::OkStatus();
 }
 
-JsonSchemaReader::Bounds JsonSchemaReader::FindBounds(Id id, int depth) {
+absl::StatusOr<JsonSchemaReader::Bounds> JsonSchemaReader::FindBounds(
+    Id id, int depth) {
   const json::value& value = document_.ValueOf(id);
   Bounds bounds = {.types = (1U << kNumJsonTypes) - 1};
   if (value.is_bool() && !value.get_bool()) bounds = {.types = 0};
   const json::object* const schema = value.if_object();
   if (schema == nullptr || depth > kMaxReferenceDepth) return bounds;
-  const auto intersect = [&](const Bounds& other) {
+  CompileBudget& budget = *assertions_.budget();
+  const auto intersect = [&](const Bounds& other) -> absl::Status {
     bounds.types &= other.types;
-    if (!other.values) return;
+    if (!other.values) return absl::OkStatus();
     if (bounds.values) {
+      RETURN_IF_ERROR(
+          budget.Take(StepsOfLookups(*bounds.values, *other.values)));
       std::erase_if(*bounds.values, [&](const std::string& text) {
         return !other.values->contains(text);
       });
     } else {
+      RETURN_IF_ERROR(budget.Take(StepsOfCopy(*other.values)));
       bounds.values = other.values;
     }
+    return absl::OkStatus();
   };
   const auto constants = [&](const json::array& list) {
     Bounds result = {.types = 0, .values = std::set<std::string>()};
@@ -1081,20 +1110,22 @@ JsonSchemaReader::Bounds JsonSchemaReader::FindBounds(Id id, int depth) {
     const std::string_view keyword = name;
     if (IsOldDraft() && keyword != "$ref" && schema->contains("$ref")) continue;
     if (keyword == "const") {
-      intersect(constants({member}));
+      RETURN_IF_ERROR(intersect(constants({member})));
     } else if (keyword == "enum" && member.is_array()) {
-      intersect(constants(member.get_array()));
+      RETURN_IF_ERROR(intersect(constants(member.get_array())));
     } else if (keyword == "type" && member.is_string()) {
-      intersect({.types = TypesOfName(member.get_string())});
+      RETURN_IF_ERROR(intersect({.types = TypesOfName(member.get_string())}));
     } else if (keyword == "type" && member.is_array()) {
       uint8_t types = 0;
       for (const json::value& type : member.get_array()) {
         if (type.is_string()) types |= TypesOfName(type.get_string());
       }
-      intersect({.types = types});
+      RETURN_IF_ERROR(intersect({.types = types}));
     } else if (keyword == "$ref") {
       const absl::StatusOr<Id> target = Target(id, keyword, member);
-      if (target.ok()) intersect(BoundsOf(*target, depth + 1));
+      if (!target.ok()) continue;  // reading it is an error
+      ASSIGN_OR_RETURN(const Bounds* const inner, BoundsOf(*target, depth + 1));
+      RETURN_IF_ERROR(intersect(*inner));
     } else if (IsAmong(keyword, {"allOf", "anyOf", "oneOf"}) &&
                member.is_array()) {
       Bounds joined = {.types = 0, .values = std::set<std::string>()};
@@ -1102,35 +1133,45 @@ JsonSchemaReader::Bounds JsonSchemaReader::FindBounds(Id id, int depth) {
         const absl::StatusOr<Id> part =
             document_.Add(member.get_array()[i], id, PathOf(keyword, i));
         if (!part.ok()) return bounds;
-        const Bounds& inner = BoundsOf(*part, depth + 1);
-        if (keyword == "allOf") intersect(inner);
-        joined.types |= inner.types;
-        if (!inner.values && inner.types != 0) joined.values.reset();
-        if (joined.values && inner.values) {
-          joined.values->insert(inner.values->begin(), inner.values->end());
+        ASSIGN_OR_RETURN(const Bounds* const inner, BoundsOf(*part, depth + 1));
+        if (keyword == "allOf") {
+          RETURN_IF_ERROR(intersect(*inner));
+          continue;
+        }
+        joined.types |= inner->types;
+        if (!inner->values && inner->types != 0) joined.values.reset();
+        if (joined.values && inner->values) {
+          RETURN_IF_ERROR(budget.Take(StepsOfCopy(*inner->values)));
+          joined.values->insert(inner->values->begin(), inner->values->end());
         }
       }
-      if (keyword != "allOf") intersect(joined);
+      if (keyword != "allOf") RETURN_IF_ERROR(intersect(joined));
     }
   }
   return bounds;
 }
 
-const JsonSchemaReader::Bounds& JsonSchemaReader::BoundsOf(Id id, int depth) {
+absl::StatusOr<const JsonSchemaReader::Bounds*> JsonSchemaReader::BoundsOf(
+    Id id, int depth) {
   // References that lead back here find that any value may satisfy it.
   const auto [entry, is_new] = bounds_.try_emplace(id);
-  if (is_new) entry->second = FindBounds(id, depth);
-  return entry->second;
+  if (is_new) {
+    ASSIGN_OR_RETURN(entry->second, FindBounds(id, depth));
+  }
+  return &entry->second;
 }
 
-bool JsonSchemaReader::AreDisjoint(Id a, Id b) {
-  const Bounds& first = BoundsOf(a, 0);
-  const Bounds& second = BoundsOf(b, 0);
-  if ((first.types & second.types) == 0) return true;
-  if (!first.values || !second.values) return false;
+absl::StatusOr<bool> JsonSchemaReader::AreDisjoint(Id a, Id b) {
+  ASSIGN_OR_RETURN(const Bounds* first, BoundsOf(a, 0));
+  ASSIGN_OR_RETURN(const Bounds* second, BoundsOf(b, 0));
+  if ((first->types & second->types) == 0) return true;
+  if (!first->values || !second->values) return false;
+  if (first->values->size() > second->values->size()) std::swap(first, second);
+  RETURN_IF_ERROR(assertions_.budget()->Take(
+      StepsOfLookups(*first->values, *second->values)));
   return std::none_of(
-      first.values->begin(), first.values->end(),
-      [&](const std::string& text) { return second.values->contains(text); });
+      first->values->begin(), first->values->end(),
+      [&](const std::string& text) { return second->values->contains(text); });
 }
 
 }  // namespace espalier

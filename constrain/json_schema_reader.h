@@ -40,7 +40,8 @@ class JsonSchemaReader {
   absl::StatusOr<const std::vector<int64_t>*> KeysOf(Id id);
 
   // True if no value satisfies both, as far as types and constants show.
-  bool AreDisjoint(Id a, Id b);
+  // Errors: kInvalidArgument if the budget is spent.
+  absl::StatusOr<bool> AreDisjoint(Id a, Id b);
 
   // The values of a kDistinct list.
   const std::vector<Id>& ListOf(int64_t index) const { return lists_[index]; }
@@ -119,8 +120,9 @@ class JsonSchemaReader {
   // keywords of `id` itself if `is_outer`.
   absl::Status AddCoverage(Id id, Formula condition, bool is_outer, int depth,
                            std::vector<Coverage>* coverage);
-  const Bounds& BoundsOf(Id id, int depth);
-  Bounds FindBounds(Id id, int depth);
+  // Errors: kInvalidArgument if the budget is spent.
+  absl::StatusOr<const Bounds*> BoundsOf(Id id, int depth);
+  absl::StatusOr<Bounds> FindBounds(Id id, int depth);
   // True for drafts before 2019-09, in which "items" may be a tuple.
   bool IsOldDraft() const {
     return document_.draft() != JsonSchemaDraft::k2020_12;

@@ -392,6 +392,14 @@ TEST(JsonSchemaTest, HostileSchemasEndInErrors) {
                      [](int i) {
                        return json::value{{"a", i}};
                      })}},
+      {{"type", "array"},
+       {"anyOf", list(300,
+                      [&](int i) {
+                        return json::value{
+                            {"items", {{"enum", list(100, [&](int j) {
+                                          return json::value(1000 * i + j);
+                                        })}}}};
+                      })}},
       {{"allOf", list(5,
                       [](int i) {
                         return json::value{{"multipleOf", 97 + 2 * i}};

@@ -107,6 +107,7 @@ struct Call {
   // kResponses only: repeated in the answer.
   std::string instructions = {};  // the first message, too
   std::string metadata = {};      // JSON; empty: none was given
+  std::string text_format = {};   // as metadata
 
   std::string request_id = {};  // empty: none was given
   // Warnings of unknown fields and of fields without effect. With "strict":

@@ -345,7 +345,7 @@ constexpr CallField kFields[] = {
     {"structured_outputs", kInParams, ReadStructuredOutputs},
     {"regex", kInParams, ReadRegex},
     {"json_schema", kInParams, ReadJsonSchema},
-    {"response_format", kInTexts, ReadResponseFormat},
+    {"response_format", kInParams, ReadResponseFormat},
     {"guided_regex", kInParams, RefuseGuided},
     {"guided_choice", kInParams, RefuseGuided},
     {"guided_json", kInParams, RefuseGuided},

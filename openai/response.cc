@@ -1,11 +1,14 @@
 #include "openai/response.h"
 
+#include <optional>
 #include <utility>
 #include <variant>
 
 #include "base/check.h"
 #include "base/status.h"
 #include "openai/answer_parts.h"
+#include "request/constraint_params.h"
+#include "request/generation_params.h"
 
 namespace espalier::openai {
 namespace {
@@ -83,6 +86,26 @@ void AppendResponseUsage(const Usage& usage, std::string* out) {
   *out += '}';
 }
 
+// The format that the text has: the call's own, or that of a schema which
+// another field or the server sets. OpenAI has none for other constraints.
+void AppendFormat(const Call& call, const GenerationParams& params,
+                  std::string* out) {
+  const std::optional<ConstraintParams>& constraint = params.constraint;
+  const bool is_calls = !call.text_format.empty() &&
+                        constraint == call.params.constraint &&
+                        call.NameOf("constraint") == "text";
+  if (is_calls) {
+    *out += call.text_format;
+  } else if (constraint && constraint->json_schema) {
+    std::string schema = *constraint->json_schema;
+    std::erase_if(schema, [](char c) { return c == '\n' || c == '\r'; });
+    *out += Concat(R"({"type":"json_schema","name":"json_schema","schema":)",
+                   schema, R"(,"strict":true})");
+  } else {
+    *out += R"({"type":"text"})";
+  }
+}
+
 // The fields of the request that an answer repeats.
 void AppendRequest(const Call& call, const GenerationParams& params,
                    std::string* out) {
@@ -103,8 +126,9 @@ void AppendRequest(const Call& call, const GenerationParams& params,
   *out += R"(,"metadata":)" + (call.metadata.empty() ? "{}" : call.metadata);
   *out += R"(,"background":false,"parallel_tool_calls":true,)"
           R"("previous_response_id":null,"reasoning":{"effort":null,)"
-          R"("summary":null},"store":false,"text":{"format":{"type":"text"}},)"
-          R"("tool_choice":"auto","tools":[],"truncation":"disabled")";
+          R"("summary":null},"store":false,"text":{"format":)";
+  AppendFormat(call, params, out);
+  *out += R"(},"tool_choice":"auto","tools":[],"truncation":"disabled")";
 }
 
 void AppendOutcome(const AnswerHead& head, const ResponseState& state,

@@ -160,6 +160,48 @@ TEST(ResponseTest, ATextFormatIsAConstraint) {
             ConstraintParams{.json_schema = R"({"type": "integer"})"});
 }
 
+// The format that is in force, on one line.
+TEST(ResponseTest, AnswersRepeatTheFormatOfTheText) {
+  const std::string text = R"({"type":"text"})";
+  const std::string schema = R"({"type":"json_schema","name":"json_schema",)"
+                             R"("schema":{"type":"integer"},"strict":true})";
+  const std::pair<std::string, std::string> cases[] = {
+      {R"("temperature": 0)", text},
+      {R"("text": {"format": {"type": "text"}})", text},
+      {R"("text": {"format": null})", text},
+      {R"("text": {"format": {"type": "json_object"}})",
+       R"({"type":"json_object"})"},
+      {R"("text": {"format": {"type": "json_schema", "name": "n",
+                              "schema": {"type":
+                                         "integer"}}})",
+       R"({"type":"json_schema","name":"n","schema":{"type":"integer"}})"},
+      {"\"json_schema\": {\"type\":\n\"integer\"}", schema},
+      {R"("text": {"format": {"type": "text"}},
+          "json_schema": {"type": "integer"})",
+       schema},
+      {R"("regex": "a")", text}};
+  for (const auto& [fields, format] : cases) {
+    const Call call = CallOf(Api::kResponses, fields);
+    const PromptParts prompt = ResponsePromptOf(call);
+    const PromptAnswer answer = ResponseAnswerOf(prompt, FinishReason::kEos);
+    const std::string json = WriteResponse(call, kResponseHead, prompt, answer);
+    EXPECT_EQ(json.find_first_of("\r\n"), json.npos) << json;
+    EXPECT_EQ(ParseJson(json)->at("text").at("format"), *ParseJson(format))
+        << fields;
+  }
+  // A default of the server is in force, too.
+  PromptParts prompt = ResponsePromptOf(CallOf(Api::kResponses, "\"n\": 1"));
+  prompt.params.constraint = {.json_schema = R"({"type":"integer"})"};
+  const Call open =
+      CallOf(Api::kResponses, R"("text": {"format": {"type": "text"}})");
+  EXPECT_EQ(
+      ParseJson(WriteResponse(open, kResponseHead, prompt,
+                              ResponseAnswerOf(prompt, FinishReason::kEos)))
+          ->at("text")
+          .at("format"),
+      *ParseJson(schema));
+}
+
 // However many there are, the first one ends the reading.
 TEST(ResponseTest, UnknownMembersOfATextFormatAreRefused) {
   std::string many;

@@ -135,6 +135,9 @@ TEST_F(ClientRoutesTest, RenderedCallsGenerateWhatTheirCallsDo) {
   for (const std::string_view fields :
        {R"("max_tokens": 5, "num_beams": 3, "n": 2)", R"("temperature": 0)",
         R"("seed": 3, "temperature": 0.5, "logprobs": 1, "max_tokens": 4)",
+        R"("response_format": {"type": "json_object"}, "num_beams": 2)",
+        R"("response_format": {"type": "json_schema", "json_schema":
+               {"schema": {"type": "integer"}}}, "temperature": 0)",
         R"("truncate_prompt_tokens": 2, "num_beams": 2)"}) {
     const std::string body =
         Concat(R"({"prompt": ["It rains.", "She sings."], )", fields,

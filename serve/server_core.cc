@@ -22,9 +22,12 @@
 #include "base/shown_bytes.h"
 #include "base/spelling.h"
 #include "base/status.h"
+#include "batcher/engine.h"
 #include "espalier/split_text.h"
 #include "http/multipart.h"
 #include "openai/error.h"
+#include "openai/resolve_params.h"
+#include "request/generation_params.h"
 #include "serve/body_headers.h"
 #include "serve/origins.h"
 #include "serve/score_calls.h"
@@ -107,6 +110,25 @@ http::Response HttpErrorResponse(int status, std::string_view message) {
   return ErrorResponse(openai::MakeHttpError(status, message));
 }
 
+// Compiles the constraint among the defaults, for each call that leaves it
+// open.
+// Errors: kInvalidArgument naming it, as the defaults did.
+absl::Status CheckConstraint(const openai::ServerDefaults& defaults,
+                             Generator* generator) {
+  if (!defaults.level().params.constraint) return absl::OkStatus();
+  GenerationParams params =
+      openai::ResolveParams(openai::Call(), defaults, generator->defaults(),
+                            generator->description(), /*num_prompt_tokens=*/1)
+          .params;
+  params.constraint = defaults.level().params.constraint;
+  const absl::Status status = generator->engine()
+                                  .Prepare({.prompt_tokens = {0},
+                                            .params = std::move(params),
+                                            .num_continued = 0})
+                                  .status();
+  return openai::InWordsOf(defaults.call(), status);
+}
+
 }  // namespace
 
 std::string NewRequestId() {
@@ -186,6 +208,7 @@ ServerCore::~ServerCore() { Stop(); }
 
 absl::Status ServerCore::Serve(Generator generator, const std::string& model) {
   RETURN_IF_ERROR(defaults_.Check(generator.description()));
+  RETURN_IF_ERROR(CheckConstraint(defaults_, &generator));
   RETURN_IF_ERROR(CheckSplitsTexts(
       {.given = defaults_.call().split_sentences,
        .translates_sentences = generator.translates_sentences(),

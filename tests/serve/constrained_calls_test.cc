@@ -123,6 +123,25 @@ TEST_F(ConstrainedCallsTest, StreamsDeliverTextsOfTheLanguage) {
   }
 }
 
+// Else each call would fail.
+TEST(DefaultConstraintTest, OneThatDoesNotCompileIsRefusedAtStart) {
+  const auto serve = [](const std::string& defaults) {
+    auto server =
+        Server::Listen({.port = 0, .num_threads = 1, .defaults = defaults});
+    EXPECT_OK(server);
+    absl::StatusOr<Generator> generator =
+        Generator::Load(SourcePath("models/en-fr"), {.num_threads = 1});
+    EXPECT_OK(generator);
+    return (*server)->Serve(*std::move(generator), "models/en-fr");
+  };
+  EXPECT_OK(serve(R"({"constraint": {"regex": "a|b"}})"));
+  EXPECT_THAT(Message(serve(R"({"constraint": {"regex": "("}})")),
+              HasSubstr("constraint.regex: "));
+  EXPECT_THAT(
+      Message(serve(R"({"constraint": {"json_schema": {"minimum": "a"}}})")),
+      HasSubstr("constraint.json_schema: #/minimum"));
+}
+
 TEST_F(ConstrainedCallsTest, WhatIsWrongIsNamedAsItWasGiven) {
   ExpectRefused(R"("structured_outputs": {"regex": "a(?=b)c"})",
                 "structured_outputs.regex",

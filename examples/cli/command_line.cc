@@ -100,12 +100,19 @@ void AddParamOption(CLI::App* command, const ParamField& field,
 constexpr size_t kMaxSchemaBytes = 16 << 20;
 
 // Returns the constraint of the schema in a file, as JSON.
-// Throws CLI::ValidationError if the file is no JSON.
+// Throws CLI::ValidationError if the file is no schema.
 std::string SchemaConstraint(const std::string& option,
                              const std::string& path) {
   absl::StatusOr<std::string> schema = ReadFile(path, kMaxSchemaBytes);
   absl::Status status = schema.status();
-  if (schema.ok()) status = ParseJson(*schema).status();
+  if (schema.ok()) {
+    const absl::StatusOr<json::value> value = ParseJson(*schema);
+    status = value.status();
+    if (value.ok() && !value->is_object() && !value->is_bool()) {
+      status = InvalidArgument("a schema must be an object or a boolean, got ",
+                               Shown(*schema));
+    }
+  }
   if (!status.ok()) {
     const std::string message = Message(status);
     throw CLI::ValidationError(

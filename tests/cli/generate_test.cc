@@ -61,6 +61,12 @@ TEST(GenerateTest, TextsAreInALanguage) {
   EXPECT_THAT(
       Generate({"--regex", "a", "--allowed-token-ids", "7", "No."}).err,
       HasSubstr("--allowed-token-ids must be unset with --regex, got 1 id"));
+  const ScratchDirectory scratch;
+  const std::string file = scratch.Write("schema.json", "5");
+  const std::string err = Generate({"--json-schema", file, "No."}).err;
+  EXPECT_THAT(err, HasSubstr("--json-schema: " + file +
+                             ": a schema must be an object or a "
+                             "boolean, got 5"));
   EXPECT_THAT(Generate({"--regex", "a", "--choice", "b", "No."}).err,
               HasSubstr("--regex and --choice, one option, are given 2 times"));
 }

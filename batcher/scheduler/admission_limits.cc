@@ -34,6 +34,16 @@ std::string DescribeSize(const PreparedRequest& prepared) {
                       *params.max_new_tokens, DependsOnPrompt{});
 }
 
+// Returns the cause of score edits and the verb. The legal tokens of a
+// constraint, if there is one, are all of the edits.
+std::string EditorsOf(const PreparedRequest& prepared) {
+  if (prepared.constraint == nullptr) return "penalties and bans edit ";
+  if (prepared.request.params.constraint) {
+    return MessageParts(FieldName{"constraint"}, " edits ");
+  }
+  return MessageParts(FieldName{"allowed_sequences"}, " edit ");
+}
+
 // Suggests a change for a request that needs too many pages: to lower a field
 // that is above its minimum, unless the prompt alone is too long.
 std::string CapacityHint(const PreparedRequest& prepared,
@@ -116,10 +126,9 @@ absl::Status AdmissionLimits::CheckFits(const PreparedRequest& prepared,
   };
   if (needs.num_edits > limits_.max_score_edits) {
     return MarkPermanent(MakeFieldError(
-        absl::StatusCode::kResourceExhausted,
-        "the request can never fit: its penalties and bans edit ",
-        needs.num_edits, " scores", sizes(), limits_.max_score_edits,
-        OptionHint{" (", "max_score_edits", ")"}));
+        absl::StatusCode::kResourceExhausted, "the request can never fit: its ",
+        EditorsOf(prepared), needs.num_edits, " scores", sizes(),
+        limits_.max_score_edits, OptionHint{" (", "max_score_edits", ")"}));
   }
   if (prepared.walk != nullptr &&
       prepared.walk->max_asked_at_once() > limits_.max_scored_at_once) {

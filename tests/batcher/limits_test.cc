@@ -112,7 +112,8 @@ TEST(LimitsTest, ARestrictedRequestEditsNoMoreThanIsAllowed) {
       continue;
     }
     EXPECT_THAT(answer, StatusIs(absl::StatusCode::kResourceExhausted,
-                                 HasSubstr("edit 5 scores in a step")));
+                                 HasSubstr("its allowed_sequences edit "
+                                           "5 scores in a step")));
   }
 }
 

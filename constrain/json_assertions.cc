@@ -33,7 +33,7 @@ Formula JsonAssertions::ForType(Formula formula, JsonType type) {
 absl::StatusOr<Formula> JsonAssertions::AddLanguage(
     Kind kind, std::string name,
     absl::FunctionRef<absl::StatusOr<ByteAutomaton>()> make, bool is_complete) {
-  const auto found = language_ids_.find(name);
+  const auto found = language_ids_.find({kind, name});
   if (found != language_ids_.end()) {
     return Add({.kind = kind, .index = found->second});
   }
@@ -42,7 +42,7 @@ absl::StatusOr<Formula> JsonAssertions::AddLanguage(
   languages_.push_back({.automaton = std::move(automaton),
                         .is_complete = is_complete,
                         .name = name});
-  language_ids_.emplace(std::move(name), index);
+  language_ids_.emplace(std::pair(kind, std::move(name)), index);
   return Add({.kind = kind, .index = index});
 }
 
@@ -51,7 +51,7 @@ absl::StatusOr<Formula> JsonAssertions::AddTexts(
   if (texts.empty()) return FormulaPool::kFalse;
   std::sort(texts.begin(), texts.end());
   texts.erase(std::unique(texts.begin(), texts.end()), texts.end());
-  std::string name = kind == Kind::kString ? "strings" : "numbers";
+  std::string name = "texts";
   for (const std::string& text : texts) {
     name += Concat(":", text.size(), ":");
     name += text;

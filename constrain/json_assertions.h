@@ -16,6 +16,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -90,8 +91,9 @@ class JsonAssertions {
   Formula ForType(Formula formula, JsonType type);
 
   // Returns the assertion that a string, or number, is in a language. `name`
-  // tells languages apart; `make` compiles an unknown one. `is_complete`: it
-  // has all strings that are meant, so that its complement has none.
+  // tells languages of a kind apart; `make` compiles an unknown one.
+  // `is_complete`: it has all strings that are meant, so that its complement
+  // has none.
   absl::StatusOr<Formula> AddLanguage(
       Kind kind, std::string name,
       absl::FunctionRef<absl::StatusOr<ByteAutomaton>()> make,
@@ -135,7 +137,7 @@ class JsonAssertions {
   std::deque<JsonAssertion> all_;  // by variable
   std::map<JsonAssertion, int32_t> variables_;
   std::deque<Language> languages_;
-  std::map<std::string, int64_t, std::less<>> language_ids_;
+  std::map<std::pair<Kind, std::string>, int64_t> language_ids_;
   std::optional<ByteAutomaton> any_string_;
   std::optional<ByteAutomaton> any_number_;
   std::optional<ByteAutomaton> canonical_number_;

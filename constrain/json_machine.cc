@@ -22,8 +22,6 @@ constexpr std::array<std::string_view, 6> kKeyGroups = {
     "^[u-\\u{10FFFF}]"};
 // Each of them is a level of recursion.
 constexpr size_t kMaxSchemasOfValue = 1000;
-// A state takes some 300 bytes.
-constexpr int64_t kStepsOfMachineState = 100;
 constexpr int kAnyGroup = -2;
 constexpr int kNoGroup = -1;  // before the first of them
 
@@ -275,20 +273,21 @@ absl::StatusOr<std::vector<int64_t>> JsonShapeBuilder::OrderedKeys(
   return keys;
 }
 
-bool JsonShapeBuilder::MindsRepeatedKeys(Formula formula) const {
-  bool minds = false;
+bool JsonShapeBuilder::IsSensitiveToRepeatedKeys(Formula formula) const {
+  bool is_sensitive = false;
   // The parser that reads the object takes one of the values of a key. An
   // assertion that all satisfy something holds for it, too; one that some do
   // may not, and keys may be fewer than members.
   assertions_.pool().ForEachPolarity(
       formula, [&](int32_t variable, bool is_positive) {
         const JsonAssertion& assertion = assertions_.Of(variable);
-        minds = minds ||
-                (assertion.kind == AssertionKind::kMembers && !is_positive) ||
-                (assertion.kind == AssertionKind::kMinMembers && is_positive &&
-                 assertion.index > 1);
+        is_sensitive =
+            is_sensitive ||
+            (assertion.kind == AssertionKind::kMembers && !is_positive) ||
+            (assertion.kind == AssertionKind::kMinMembers && is_positive &&
+             assertion.index > 1);
       });
-  return minds;
+  return is_sensitive;
 }
 
 absl::StatusOr<Formula> JsonShapeBuilder::GroupOfKeys(int group) {
@@ -382,7 +381,7 @@ absl::StatusOr<JsonMachine> JsonShapeBuilder::BuildObject(
   const auto number_of = [&](size_t num_keys, Formula rest, int group) {
     if (num_keys < keys.size()) {
       group = kAnyGroup;
-    } else if (group == kAnyGroup && MindsRepeatedKeys(rest)) {
+    } else if (group == kAnyGroup && IsSensitiveToRepeatedKeys(rest)) {
       group = kNoGroup;
     }
     return NumberOf(Place{num_keys, rest, group}, &numbers, &queue);

@@ -105,7 +105,7 @@ class JsonShapeBuilder {
                              std::vector<Formula> undecided,
                              std::vector<KeyClass>* classes);
   absl::StatusOr<Formula> GroupOfKeys(int group);
-  bool MindsRepeatedKeys(Formula formula) const;
+  bool IsSensitiveToRepeatedKeys(Formula formula) const;
   absl::Status AddOtherKeys(const Place& place, Formula keys,
                             std::vector<std::pair<KeyClass, int>>* classes);
 

@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -399,6 +400,10 @@ absl::StatusOr<ByteAutomaton> CompileJsonSchema(
 absl::StatusOr<ByteAutomaton> CompileJsonSchema(
     std::string_view schema, const JsonSchemaOptions& options,
     const CompileLimits& limits) {
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+  if (schema.starts_with(kByteOrderMark)) {
+    schema.remove_prefix(kByteOrderMark.size());
+  }
   ASSIGN_OR_RETURN(json::value value, ParseJson(schema));
   return CompileJsonSchema(std::move(value), options, limits);
 }

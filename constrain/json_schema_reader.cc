@@ -113,7 +113,7 @@ int64_t StepsOfCopy(const std::set<std::string>& texts) {
   return static_cast<int64_t>(steps);
 }
 
-// Returns the part of `schema` that counts.
+// Returns the value of a keyword; null if `schema` lacks it.
 const json::value* MemberOf(const json::object& schema, std::string_view name) {
   return schema.if_contains(name);
 }
@@ -307,8 +307,7 @@ absl::StatusOr<std::optional<Formula>> JsonSchemaReader::ReadApplicator(
   return std::nullopt;
 }
 
-absl::StatusOr<Formula> JsonSchemaReader::ReadType(Id /*id*/,
-                                                   const json::value& value) {
+absl::StatusOr<Formula> JsonSchemaReader::ReadType(const json::value& value) {
   std::vector<Formula> parts;
   const auto add = [&](const json::value& name) -> absl::Status {
     ASSIGN_OR_RETURN(const std::string text, StringOf(name));
@@ -483,7 +482,7 @@ absl::StatusOr<Formula> JsonSchemaReader::ReadFormat(const json::value& value) {
 absl::StatusOr<std::optional<Formula>> JsonSchemaReader::ReadScalar(
     Id id, const json::object& schema, std::string_view keyword,
     const json::value& value) {
-  if (keyword == "type") return ReadType(id, value);
+  if (keyword == "type") return ReadType(value);
   if (keyword == "const") return ReadConst(id, value);
   if (keyword == "enum") return ReadEnum(id, value);
   if (IsAmong(keyword, {"minimum", "maximum", "exclusiveMinimum",
@@ -686,7 +685,7 @@ absl::StatusOr<std::optional<Formula>> JsonSchemaReader::ReadArrayKeyword(
 }
 
 absl::StatusOr<Formula> JsonSchemaReader::OtherKeys(
-    Id /*id*/, const json::object& schema) {
+    const json::object& schema) {
   std::vector<Formula> parts;
   const json::value* const properties = MemberOf(schema, "properties");
   if (properties != nullptr && properties->is_object()) {
@@ -765,7 +764,7 @@ absl::StatusOr<std::optional<Formula>> JsonSchemaReader::ReadObjectKeyword(
   } else if (keyword == "additionalProperties") {
     ASSIGN_OR_RETURN(const Formula child, Child(id, keyword, value));
     if (child == FormulaPool::kTrue) return FormulaPool::kTrue;
-    ASSIGN_OR_RETURN(const Formula keys, OtherKeys(id, schema));
+    ASSIGN_OR_RETURN(const Formula keys, OtherKeys(schema));
     return assertions_.Add(
         {.kind = AssertionKind::kMembers, .child = child, .keys = keys});
   } else if (keyword == "propertyNames") {
@@ -807,9 +806,10 @@ absl::StatusOr<std::optional<Formula>> JsonSchemaReader::ReadObjectKeyword(
   return pool.And(std::move(parts));
 }
 
-absl::Status JsonSchemaReader::AddCoverage(Id id, Formula condition,
-                                           bool is_outer, int depth,
-                                           std::vector<Coverage>* coverage) {
+absl::Status JsonSchemaReader::AddCoverage(
+    Id id, Formula condition, bool is_outer, int depth,
+    std::vector<Coverage>* coverage,
+    std::set<std::pair<Id, Formula>>* visited) {
   const json::object* const schema = document_.ValueOf(id).if_object();
   if (schema == nullptr || condition == FormulaPool::kFalse) {
     return absl::OkStatus();
@@ -817,6 +817,8 @@ absl::Status JsonSchemaReader::AddCoverage(Id id, Formula condition,
   if (depth > kMaxReferenceDepth) {
     return InvalidArgument("references nest too deep");
   }
+  // A second visit, as by a repeated reference, would add the same parts.
+  if (!visited->emplace(id, condition).second) return absl::OkStatus();
   RETURN_IF_ERROR(assertions_.budget()->Take(16));
   FormulaPool& pool = assertions_.pool();
   // Adds a subschema that is applied to the same value if `applies`.
@@ -825,7 +827,7 @@ absl::Status JsonSchemaReader::AddCoverage(Id id, Formula condition,
     ASSIGN_OR_RETURN(const Id subschema, document_.Add(value, id, path));
     ASSIGN_OR_RETURN(const Formula formula, Read(subschema));
     return AddCoverage(subschema, pool.And({applies, formula}), false,
-                       depth + 1, coverage);
+                       depth + 1, coverage, visited);
   };
   for (const auto& [key, value] : *schema) {
     const std::string_view keyword = key;
@@ -840,7 +842,7 @@ absl::Status JsonSchemaReader::AddCoverage(Id id, Formula condition,
         coverage->push_back({.condition = condition, .keys = keys});
       }
     } else if (keyword == "additionalProperties") {
-      ASSIGN_OR_RETURN(const Formula keys, OtherKeys(id, *schema));
+      ASSIGN_OR_RETURN(const Formula keys, OtherKeys(*schema));
       coverage->push_back({.condition = condition, .keys = keys});
     } else if (keyword == "unevaluatedProperties" && !is_outer) {
       coverage->push_back({.condition = condition, .keys = FormulaPool::kTrue});
@@ -882,7 +884,7 @@ absl::Status JsonSchemaReader::AddCoverage(Id id, Formula condition,
     } else if (keyword == "$ref" || keyword == "$dynamicRef") {
       ASSIGN_OR_RETURN(const Id target, Target(id, keyword, value));
       RETURN_IF_ERROR(
-          AddCoverage(target, condition, false, depth + 1, coverage));
+          AddCoverage(target, condition, false, depth + 1, coverage, visited));
     }
   }
   return absl::OkStatus();
@@ -895,7 +897,9 @@ absl::StatusOr<Formula> JsonSchemaReader::ReadUnevaluatedMembers(
                    Child(id, "unevaluatedProperties", value));
   if (child == FormulaPool::kTrue) return FormulaPool::kTrue;
   std::vector<Coverage> coverage;
-  RETURN_IF_ERROR(AddCoverage(id, FormulaPool::kTrue, true, 0, &coverage));
+  std::set<std::pair<Id, Formula>> visited;
+  RETURN_IF_ERROR(
+      AddCoverage(id, FormulaPool::kTrue, true, 0, &coverage, &visited));
   std::set<int64_t> named;
   // Keys that are always evaluated, and those that are under a condition.
   std::vector<Formula> others;
@@ -959,7 +963,9 @@ absl::StatusOr<Formula> JsonSchemaReader::ReadUnevaluatedItems(
   ASSIGN_OR_RETURN(const Formula child, Child(id, "unevaluatedItems", value));
   if (child == FormulaPool::kTrue) return FormulaPool::kTrue;
   std::vector<Coverage> coverage;
-  RETURN_IF_ERROR(AddCoverage(id, FormulaPool::kTrue, true, 0, &coverage));
+  std::set<std::pair<Id, Formula>> visited;
+  RETURN_IF_ERROR(
+      AddCoverage(id, FormulaPool::kTrue, true, 0, &coverage, &visited));
   std::vector<Coverage> containing;
   int64_t num_prefix = 0;
   std::vector<Formula> whole;  // conditions under which all are evaluated

@@ -11,6 +11,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -84,7 +85,7 @@ class JsonSchemaReader {
       Id id, const json::object& schema, std::string_view keyword,
       const json::value& value);
 
-  absl::StatusOr<Formula> ReadType(Id id, const json::value& value);
+  absl::StatusOr<Formula> ReadType(const json::value& value);
   absl::StatusOr<Formula> ReadConst(Id id, const json::value& value);
   absl::StatusOr<Formula> ReadEnum(Id id, const json::value& value);
   absl::StatusOr<Formula> ReadBound(const json::object& schema,
@@ -100,7 +101,7 @@ class JsonSchemaReader {
                                                  const json::value& value);
   absl::StatusOr<Formula> ReadUnevaluatedItems(Id id, const json::value& value);
   // Returns the keys that additionalProperties is about.
-  absl::StatusOr<Formula> OtherKeys(Id id, const json::object& schema);
+  absl::StatusOr<Formula> OtherKeys(const json::object& schema);
   absl::StatusOr<Formula> KeysLike(std::string_view pattern);
   absl::StatusOr<Formula> Reference(Id id, std::string_view keyword,
                                     const json::value& value);
@@ -119,7 +120,8 @@ class JsonSchemaReader {
   // Appends the parts that a subschema evaluates; not those of "unevaluated"
   // keywords of `id` itself if `is_outer`.
   absl::Status AddCoverage(Id id, Formula condition, bool is_outer, int depth,
-                           std::vector<Coverage>* coverage);
+                           std::vector<Coverage>* coverage,
+                           std::set<std::pair<Id, Formula>>* visited);
   // Errors: kInvalidArgument if the budget is spent.
   absl::StatusOr<const Bounds*> BoundsOf(Id id, int depth);
   absl::StatusOr<Bounds> FindBounds(Id id, int depth);

@@ -82,6 +82,12 @@ TEST(JsonSchemaTest, SpacesAreBounded) {
   EXPECT_FALSE(compact.Match("[1, 1]").in_language);
 }
 
+TEST(JsonSchemaTest, AByteOrderMarkIsSkipped) {
+  const std::string schema = R"({"const": 1})";
+  EXPECT_EQ(CompiledSchema("\xEF\xBB\xBF" + schema), CompiledSchema(schema));
+  EXPECT_FALSE(CompileJsonSchema(schema + "\xEF\xBB\xBF").ok());
+}
+
 TEST(JsonSchemaTest, StringsHaveOneSpelling) {
   const std::string schema = R"({"type": "string"})";
   EXPECT_TRUE(Accepts(schema, R"("a/\"\\\b\f\n\r\t\u0000\u001f")"));
@@ -298,6 +304,24 @@ TEST(JsonSchemaTest, TheDraftIsThatOfTheSchema) {
                        "[1]"));
   EXPECT_THAT(ErrorOf("{" + draft4 + R"(, "const": 1})"),
               StartsWith("#/const: is of a later draft"));
+}
+
+// Each of 40 schemas refers to the next one twice.
+TEST(JsonSchemaTest, RepeatedReferencesAreEvaluatedOnce) {
+  json::object defs;
+  for (int i = 0; i < 40; ++i) {
+    const json::value next = {{"$ref", "#/$defs/a" + std::to_string(i + 1)}};
+    defs["a" + std::to_string(i)] = {{"anyOf", json::array{next, next}}};
+  }
+  defs["a40"] = {{"properties", {{"x", json::object()}}}};
+  const auto automaton =
+      CompileJsonSchema(json::object{{"type", "object"},
+                                     {"$ref", "#/$defs/a0"},
+                                     {"unevaluatedProperties", false},
+                                     {"$defs", defs}});
+  ASSERT_TRUE(automaton.ok()) << automaton.status();
+  EXPECT_TRUE(automaton->Match(R"({"x":1})").in_language);
+  EXPECT_FALSE(automaton->Match(R"({"y":1})").in_language);
 }
 
 // The texts of a language are of values that satisfy its schema, and each small

@@ -10,7 +10,8 @@ namespace espalier {
 GroupSearch::GroupSearch(const Request& request, const SelectionParams& params,
                          std::shared_ptr<const Constraint> constraint,
                          std::shared_ptr<const RequestText> text)
-    : reports_logprobs_(params.num_logprobs >= 0), constraint_(constraint) {
+    : reports_logprobs_(params.num_logprobs >= 0),
+      is_constrained_(constraint != nullptr) {
   const bool draws_only = KindOf(request.params) == SelectionKind::kDraws &&
                           constraint == nullptr && !reports_logprobs_;
   strategy_ =

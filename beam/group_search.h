@@ -71,13 +71,13 @@ class GroupSearch {
   }
   // As DecodeStrategy::Advance, which writes `*decisions`. These may be null
   // unless log-probabilities are reported.
-  // Errors: also kResourceExhausted, as Constraint::CheckMemory.
+  // Errors: also kResourceExhausted, as StoppingCriteria::CheckMemory.
   absl::Status Advance(const SelectionResult& result,
                        std::vector<Decision>* decisions) {
     absl::Status status = strategy_->Advance(result, decisions);
     if (reports_logprobs_) logprobs_.Take(result, *decisions);
-    if (constraint_ != nullptr && status.ok()) {
-      status = constraint_->CheckMemory();
+    if (is_constrained_ && status.ok()) {
+      status = strategy_->stopping_criteria().CheckMemory();
     }
     return status;
   }
@@ -104,9 +104,9 @@ class GroupSearch {
   // the common case.
   SampleStrategy* draws_only_ = nullptr;
   const bool reports_logprobs_;
+  const bool is_constrained_;
   bool deadline_passed_ = false;
-  TokenLogProbs logprobs_;                              // if reported
-  const std::shared_ptr<const Constraint> constraint_;  // null: none
+  TokenLogProbs logprobs_;  // if reported
 };
 
 }  // namespace espalier

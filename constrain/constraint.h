@@ -1,7 +1,7 @@
 // Constraint: a language of token sequences that the output of a request is
 // restricted to, by states: the tokens that may follow, the state after each of
-// them, and where a sequence ends. A state is a number, so a fork of a beam
-// copies a number.
+// them, and where a sequence ends. A state is an int32_t, so that a beam's
+// state is copied at no cost when the beam forks.
 //
 //   Constraint::State state = constraint->start();
 //   constraint->LegalTokens(state).tokens;  // the only ones that may follow
@@ -32,6 +32,10 @@ class Constraint {
     std::span<const TokenId> tokens = {};
     // Number of them after which nothing may follow.
     int num_last = 0;
+    // True if the list takes memory beyond the constraint's. A request that
+    // needs such a list must end with the error of CheckMemory; others that
+    // share the constraint continue.
+    bool exceeds_memory = false;
   };
 
   virtual ~Constraint() = default;
@@ -39,7 +43,7 @@ class Constraint {
   virtual State start() const = 0;
   // Returns the state after `token`, or kNone if it may not follow.
   virtual State Advance(State state, TokenId token) const = 0;
-  // Returns the tokens that may follow. Computed at most once for each state.
+  // Returns the tokens that may follow. The list of a state is kept.
   virtual Legal LegalTokens(State state) const = 0;
   // True if the sequence is in the language. It may also begin another one.
   // REQUIRES: not the start.
@@ -54,7 +58,7 @@ class Constraint {
   virtual int64_t MaxLast(int64_t num_sequences) const = 0;
 
   // Errors: kResourceExhausted if the lists of tokens so far take more memory
-  // than they may. A request that reaches further states must end then.
+  // than they may.
   virtual absl::Status CheckMemory() const { return absl::OkStatus(); }
 };
 

@@ -48,7 +48,7 @@ Constraint::Legal TextConstraint::LegalTokens(State state) const {
   if (state == ended()) return {};
   const TokenList* list = list_of_[state].load(std::memory_order_acquire);
   if (list == nullptr) list = ListOf(state);
-  return {list->tokens, list->num_last};
+  return {list->tokens, list->num_last, list->exceeds_memory};
 }
 
 const TextConstraint::TokenList* TextConstraint::ListOf(State state) const {
@@ -76,8 +76,9 @@ const TextConstraint::TokenList* TextConstraint::ListOf(State state) const {
   }
   if (kept == nullptr) {
     kept = list.get();
-    lists_.emplace(hash, std::move(list));
     num_list_bytes_ += static_cast<int64_t>(num_bytes + sizeof(TokenList));
+    list->exceeds_memory = num_list_bytes_ > max_list_bytes_;
+    lists_.emplace(hash, std::move(list));
   }
   list_of_[state].store(kept, std::memory_order_release);
   return kept;

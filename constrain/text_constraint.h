@@ -4,7 +4,8 @@
 //
 //   [0-9]{1,2}    "4", EOS    "42"
 //
-// The tokens of a state are listed when the state is first asked for. States
+// The tokens of a state are listed when the state is first asked for; threads
+// that ask at the same time may each list them, and one list is kept. States
 // with equal lists share them: most states within a long string do.
 //
 // Thread safety: any thread may read.
@@ -30,7 +31,7 @@ class TextConstraint final : public Constraint {
  public:
   //   texts    with a vocabulary in which no end id adds text
   //   end_ids  ids that end a sequence, ascending, each once
-  //   max_list_bytes  the most that lists of tokens may take (CheckMemory)
+  //   max_list_bytes  lists that would take more exceed the memory
   // Errors: kInvalidArgument if the empty text alone is in the language, and no
   // id ends it.
   static absl::StatusOr<std::shared_ptr<const TextConstraint>> Make(
@@ -54,13 +55,15 @@ class TextConstraint final : public Constraint {
   absl::Status CheckMemory() const override;
 
   const TokenConstraint& texts() const { return texts_; }
-  // Bytes of tables and of the lists so far.
+  // Bytes of tables and of the lists so far, without the vocabulary, which
+  // constraints share.
   int64_t num_bytes() const;
 
  private:
   struct TokenList {
     std::vector<TokenId> tokens;
     int num_last = 0;
+    bool exceeds_memory = false;
   };
 
   TextConstraint(TokenConstraint texts, std::vector<TokenId> end_ids,

@@ -48,6 +48,10 @@ struct TokenVocabulary {
         first(TokenTrie(std::move(first_bytes))),
         drops_all_spaces(drops_all) {}
 
+  int64_t num_bytes() const {
+    return inside.num_bytes() + (first ? first->num_bytes() : 0);
+  }
+
   TokenTrie inside;
   std::optional<TokenTrie> first;  // unset: as `inside`
   bool drops_all_spaces = false;

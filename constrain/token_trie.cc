@@ -48,4 +48,16 @@ TokenTrie::TokenTrie(std::vector<std::string> bytes)
   has_all_bytes_ = single.all();
 }
 
+int64_t TokenTrie::num_bytes() const {
+  size_t num_bytes = bytes_.size() * sizeof(std::string) +
+                     tokens_.size() * sizeof(TokenId) +
+                     nodes_.size() * sizeof(Node);
+  // Short texts are within the string.
+  const size_t num_inside = std::string().capacity();
+  for (const std::string& text : bytes_) {
+    if (text.capacity() > num_inside) num_bytes += text.capacity() + 1;
+  }
+  return static_cast<int64_t>(num_bytes);
+}
+
 }  // namespace espalier

@@ -27,6 +27,8 @@ class TokenTrie {
   std::string_view BytesOf(TokenId token) const { return bytes_[token]; }
   // True if each byte is a token.
   bool has_all_bytes() const { return has_all_bytes_; }
+  // Bytes of the texts and of the trie.
+  int64_t num_bytes() const;
 
   // Calls visit(token, state) for each token whose bytes lead from `state` to a
   // state, in the order of the trie.

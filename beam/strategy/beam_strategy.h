@@ -56,6 +56,9 @@ class BeamStrategy : public DecodeStrategy {
                        std::vector<Decision>* decisions) override;
   void FinishLive(FinishReason reason) override;
   bool done() const override { return done_; }
+  const StoppingCriteria& stopping_criteria() const override {
+    return stopping_criteria_;
+  }
   TokenTree::Node node(int rank) const override;
   std::vector<Hypothesis> Hypotheses() const override;
   const TokenTree& tree() const override { return tree_; }

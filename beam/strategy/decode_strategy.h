@@ -17,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "base/ids.h"
 #include "base/small_vector.h"
+#include "beam/strategy/stopping_criteria.h"
 #include "beam/strategy/token_tree.h"
 #include "exec_request/step_plan.h"
 #include "request/request.h"
@@ -134,6 +135,8 @@ class DecodeStrategy {
   virtual void FinishLive(FinishReason reason) = 0;
 
   virtual bool done() const = 0;
+
+  virtual const StoppingCriteria& stopping_criteria() const = 0;
 
   // Returns the path of a live beam; AppendTokens appends its tokens.
   virtual TokenTree::Node node(int rank) const = 0;

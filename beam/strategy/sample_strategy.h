@@ -77,6 +77,9 @@ class SampleStrategy final : public DecodeStrategy {
   }
   void FinishLive(FinishReason reason) override;
   bool done() const override { return done_; }
+  const StoppingCriteria& stopping_criteria() const override {
+    return stopping_criteria_;
+  }
   TokenTree::Node node(int rank) const override;
   // By mean log-probability; ties in the order of samples.
   std::vector<Hypothesis> Hypotheses() const override;

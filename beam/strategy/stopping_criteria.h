@@ -13,6 +13,8 @@
 //
 // The state of a sequence is its Progress, a value that is copied when a beam
 // forks.
+//
+// Belongs to its group's strand.
 #pragma once
 
 #include <algorithm>
@@ -20,6 +22,7 @@
 #include <optional>
 #include <span>
 
+#include "absl/status/status.h"
 #include "base/ids.h"
 #include "base/shared_list.h"
 #include "beam/strategy/request_text.h"
@@ -77,7 +80,14 @@ class StoppingCriteria {
 
   // Returns the tokens that may follow. REQUIRES: restricts().
   Constraint::Legal LegalTokens(const Progress& progress) const {
-    return constraint_->LegalTokens(progress.state);
+    const Constraint::Legal legal = constraint_->LegalTokens(progress.state);
+    if (legal.exceeds_memory) exceeds_memory_ = true;
+    return legal;
+  }
+  // Errors: kResourceExhausted if LegalTokens has returned a list that exceeds
+  // the memory of the constraint.
+  absl::Status CheckMemory() const {
+    return exceeds_memory_ ? constraint_->CheckMemory() : absl::OkStatus();
   }
 
   // True if all tokens may follow, and a sequence ends only by a token of
@@ -100,6 +110,7 @@ class StoppingCriteria {
   const std::shared_ptr<const Constraint> constraint_;  // or null
   const std::shared_ptr<const RequestText> text_;       // null: no stop strings
   const SharedList<TokenId> eos_token_ids_;             // ascending
+  mutable bool exceeds_memory_ = false;                 // see CheckMemory
 };
 
 // Checks that the request's stop strings, which ValidateParams has validated,

@@ -310,6 +310,49 @@ TEST(ConstrainedSearchTest, ASearchEndsWhereListsTakeTooMuchMemory) {
                                 ::testing::HasSubstr("constraint")));
 }
 
+// After "b" a list is needed that is beyond the memory.
+TEST(ConstrainedSearchTest, OnlyARequestThatNeedsMoreMemoryEnds) {
+  const auto constrain = [](int64_t max_list_bytes) {
+    return *TextConstraint::Make(
+        *TokenConstraint::Make(
+            std::make_shared<const ByteAutomaton>(*CompileRegex("d*(bc*)?")),
+            std::make_shared<const TokenVocabulary>(LetterTokens())),
+        {kEosId}, max_list_bytes);
+  };
+  constexpr TokenId kB = 2;
+  constexpr TokenId kC = 3;
+  constexpr TokenId kD = 8;
+  // The list of the start, which is also that after "d".
+  int64_t max_list_bytes = 0;
+  while (!constrain(max_list_bytes)->CheckMemory().ok()) ++max_list_bytes;
+  const std::shared_ptr<const Constraint> constraint =
+      constrain(max_list_bytes);
+  const Request request = SearchOf(2, 9);
+  const auto search = [&] {
+    return std::make_unique<GroupSearch>(
+        request, *MakeSelectionParams(request.params), constraint, nullptr);
+  };
+  const auto advance = [](GroupSearch& of, TokenId token) {
+    PlanSelection selection;
+    of.strategy().DescribeSelection(&selection);
+    return of.Advance({.candidates = {{0, token, -1.0f}}}, nullptr);
+  };
+  const auto within = search();
+  const auto beyond = search();
+  EXPECT_OK(advance(*within, kD));
+  EXPECT_OK(advance(*within, kD));
+  EXPECT_OK(advance(*beyond, kD));
+  EXPECT_OK(advance(*beyond, kB));
+  EXPECT_THAT(advance(*beyond, kC),
+              testing::StatusIs(absl::StatusCode::kResourceExhausted,
+                                ::testing::HasSubstr("constraint")));
+  EXPECT_FALSE(constraint->CheckMemory().ok());
+  EXPECT_OK(advance(*within, kD));
+  const auto later = search();
+  EXPECT_OK(advance(*later, kD));
+  EXPECT_OK(advance(*later, kD));
+}
+
 // Choices that tokens spell in one way are allowed sequences, with an EOS where
 // a choice begins another one.
 TEST(ConstrainedSearchTest, ChoicesAreAllowedSequencesWhereTheyAreSpeltOnce) {

@@ -199,9 +199,11 @@ TEST(TextConstraintTest, ListsHaveABound) {
   for (; constraint->CheckMemory().ok(); ++num_states) {
     state = constraint->Advance(state, 25);
     ASSERT_NE(state, Constraint::kNone);
-    constraint->LegalTokens(state);
+    const bool exceeds_memory = constraint->LegalTokens(state).exceeds_memory;
+    EXPECT_EQ(exceeds_memory, !constraint->CheckMemory().ok());
   }
   EXPECT_GE(num_states, 2);
+  EXPECT_FALSE(constraint->LegalTokens(constraint->start()).exceeds_memory);
   EXPECT_THAT(constraint->CheckMemory(),
               StatusIs(absl::StatusCode::kResourceExhausted,
                        ::testing::HasSubstr("the legal tokens of the states")));

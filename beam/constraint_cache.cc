@@ -1,6 +1,7 @@
 #include "beam/constraint_cache.h"
 
 #include <algorithm>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -18,7 +19,7 @@
 namespace espalier {
 namespace {
 
-// A few megabytes: a request's own lists are as long.
+// Bounds the time of a search in the list, some microseconds.
 constexpr int kMaxEntries = 256;
 
 std::string_view KindOf(const ConstraintParams& params) {
@@ -56,10 +57,12 @@ absl::StatusOr<ByteAutomaton> CompileLanguage(const ConstraintParams& params) {
 }  // namespace
 
 ConstraintCache::ConstraintCache(std::shared_ptr<const Tokenizer> tokenizer,
-                                 ModelDescription model, int64_t max_bytes)
+                                 ModelDescription model, int64_t max_bytes,
+                                 int64_t max_list_bytes)
     : tokenizer_(std::move(tokenizer)),
       model_(std::move(model)),
-      max_bytes_(max_bytes) {}
+      max_bytes_(max_bytes),
+      max_list_bytes_(max_list_bytes) {}
 
 absl::StatusOr<std::shared_ptr<const Constraint>> ConstraintCache::Get(
     const Request& request) {
@@ -75,67 +78,96 @@ absl::StatusOr<std::shared_ptr<const Constraint>> ConstraintCache::Get(
   const Key key = {.language = LanguageOf(params),
                    .end_ids = end_ids.items(),
                    .opens_text = OpensText(*tokenizer_, model_, request)};
-  {
+  const std::shared_ptr<Entry> entry = FindOrAdd(key);
+  const std::lock_guard compiling(entry->compiling);
+  const auto compiled = [&] {
     const std::lock_guard lock(mutex_);
-    if (auto found = Find(key)) return found;
-  }
-  absl::StatusOr<std::shared_ptr<const TextConstraint>> compiled =
-      Compile(params, key);
-  if (!compiled.ok()) {
-    return InvalidField(FieldName{KindOf(params)}, ": ",
-                        Message(compiled.status()));
-  }
+    return entry->compiled;
+  };
+  if (!compiled().has_value()) Keep(entry.get(), Compile(params, key));
+  ASSIGN_OR_RETURN(Compiled found, *compiled());
+  return std::move(found.constraint);
+}
+
+std::shared_ptr<ConstraintCache::Entry> ConstraintCache::FindOrAdd(
+    const Key& key) {
+  std::shared_ptr<Entry> full;  // destroyed without the lock
   const std::lock_guard lock(mutex_);
+  const auto found = std::ranges::find(
+      entries_, key,
+      [](const auto& entry) -> const Key& { return entry->key; });
+  if (found != entries_.end()) {
+    const auto& compiled = (*found)->compiled;
+    const bool is_full = compiled.has_value() && compiled->ok() &&
+                         !(*compiled)->constraint->CheckMemory().ok();
+    if (!is_full) {
+      entries_.splice(entries_.begin(), entries_, found);
+      return entries_.front();
+    }
+    full = std::move(*found);
+    entries_.erase(found);
+  }
+  return entries_.emplace_front(std::make_shared<Entry>(key));
+}
+
+void ConstraintCache::Keep(Entry* entry, absl::StatusOr<Compiled> compiled) {
+  Entries oldest;  // destroyed without the lock
+  const std::lock_guard lock(mutex_);
+  entry->compiled = std::move(compiled);
   ++num_compiled_;
-  entries_.push_front({key, *compiled});
-  DropOldest();
-  return *std::move(compiled);
+  oldest = TakeOldest();
 }
 
-std::shared_ptr<const TextConstraint> ConstraintCache::Find(const Key& key) {
-  const auto found = std::ranges::find(entries_, key, &Entry::key);
-  if (found == entries_.end()) return nullptr;
-  entries_.splice(entries_.begin(), entries_, found);
-  return found->constraint;
-}
-
-void ConstraintCache::DropOldest() {
+ConstraintCache::Entries ConstraintCache::TakeOldest() {
+  std::set<const TokenVocabulary*> counted;
   int64_t num_bytes = 0;
   int num_kept = 0;
-  for (auto entry = entries_.begin(); entry != entries_.end(); ++entry) {
-    num_bytes += entry->constraint->num_bytes() +
-                 static_cast<int64_t>(entry->key.language.size());
+  Entries oldest;
+  for (auto it = entries_.begin(); it != entries_.end(); ++it) {
+    const Entry& entry = **it;
+    num_bytes += static_cast<int64_t>(entry.key.language.size());
+    if (entry.compiled.has_value() && entry.compiled->ok()) {
+      const Compiled& compiled = **entry.compiled;
+      num_bytes += compiled.constraint->num_bytes();
+      if (counted.insert(compiled.vocabulary.tokens.get()).second) {
+        num_bytes += compiled.vocabulary.num_bytes;
+      }
+    }
     if (num_kept > 0 && (num_bytes > max_bytes_ || num_kept == kMaxEntries)) {
-      entries_.erase(entry, entries_.end());
-      return;
+      oldest.splice(oldest.begin(), entries_, it, entries_.end());
+      break;
     }
     ++num_kept;
   }
+  return oldest;
 }
 
-// An ordinary token that ends a sequence is no part of a text.
-absl::StatusOr<std::shared_ptr<const TextConstraint>> ConstraintCache::Compile(
+absl::StatusOr<ConstraintCache::Compiled> ConstraintCache::Compile(
     const ConstraintParams& params, const Key& key) {
-  ASSIGN_OR_RETURN(ByteAutomaton automaton, CompileLanguage(params));
-  std::shared_ptr<const TokenVocabulary> vocabulary = Vocabulary();
-  const bool end_adds_text =
-      std::ranges::any_of(key.end_ids, [&](TokenId token) {
-        return token < vocabulary->inside.vocab_size() &&
-               !vocabulary->inside.BytesOf(token).empty();
-      });
-  if (end_adds_text) {
-    vocabulary = std::make_shared<const TokenVocabulary>(
-        TokenBytesOf(*tokenizer_, key.end_ids, model_.vocab_size));
-  }
-  ASSIGN_OR_RETURN(
-      TokenConstraint texts,
-      TokenConstraint::Make(
-          std::make_shared<const ByteAutomaton>(std::move(automaton)),
-          std::move(vocabulary), {}, key.opens_text));
-  return TextConstraint::Make(std::move(texts), key.end_ids);
+  const auto compile = [&]() -> absl::StatusOr<Compiled> {
+    ASSIGN_OR_RETURN(ByteAutomaton automaton, CompileLanguage(params));
+    std::shared_ptr<const TokenVocabulary> vocabulary = CommonVocabulary();
+    Compiled compiled = {.vocabulary = OwnVocabulary(key, *vocabulary)};
+    if (compiled.vocabulary.tokens != nullptr) {
+      vocabulary = compiled.vocabulary.tokens;
+    }
+    ASSIGN_OR_RETURN(
+        TokenConstraint texts,
+        TokenConstraint::Make(
+            std::make_shared<const ByteAutomaton>(std::move(automaton)),
+            std::move(vocabulary), {}, key.opens_text));
+    ASSIGN_OR_RETURN(
+        compiled.constraint,
+        TextConstraint::Make(std::move(texts), key.end_ids, max_list_bytes_));
+    return compiled;
+  };
+  absl::StatusOr<Compiled> compiled = compile();
+  if (compiled.ok()) return compiled;
+  return InvalidField(FieldName{KindOf(params)}, ": ",
+                      Message(compiled.status()));
 }
 
-std::shared_ptr<const TokenVocabulary> ConstraintCache::Vocabulary() {
+std::shared_ptr<const TokenVocabulary> ConstraintCache::CommonVocabulary() {
   {
     const std::lock_guard lock(mutex_);
     if (vocabulary_ != nullptr) return vocabulary_;
@@ -145,6 +177,31 @@ std::shared_ptr<const TokenVocabulary> ConstraintCache::Vocabulary() {
   const std::lock_guard lock(mutex_);
   if (vocabulary_ == nullptr) vocabulary_ = std::move(made);
   return vocabulary_;
+}
+
+// An ordinary token that ends a sequence is no part of a text.
+ConstraintCache::Vocabulary ConstraintCache::OwnVocabulary(
+    const Key& key, const TokenVocabulary& common) {
+  const bool end_adds_text =
+      std::ranges::any_of(key.end_ids, [&](TokenId token) {
+        return token < common.inside.vocab_size() &&
+               !common.inside.BytesOf(token).empty();
+      });
+  if (!end_adds_text) return {};
+  {
+    const std::lock_guard lock(mutex_);
+    for (const std::shared_ptr<Entry>& entry : entries_) {
+      const auto& compiled = entry->compiled;
+      if (entry->key.end_ids == key.end_ids && compiled.has_value() &&
+          compiled->ok()) {
+        return (*compiled)->vocabulary;
+      }
+    }
+  }
+  Vocabulary made = {std::make_shared<const TokenVocabulary>(
+      TokenBytesOf(*tokenizer_, key.end_ids, model_.vocab_size))};
+  made.num_bytes = made.tokens->num_bytes();
+  return made;
 }
 
 int64_t ConstraintCache::num_compiled() const {

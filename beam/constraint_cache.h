@@ -1,19 +1,23 @@
 // ConstraintCache: compiles the constraints of the requests of one model, and
 // keeps the latest. Requests with equal languages and ending ids share one
-// constraint, with the lists of legal tokens that it has so far.
+// constraint, with the lists of legal tokens that it has so far. An error is
+// kept, too, so a language that cannot be compiled costs its work once.
 //
-// Compiling takes at most a budget of steps (constrain/compile_budget.h), on
-// the thread of the caller.
+// A language is compiled on the thread of the caller, in up to two seconds:
+// making its automaton, and finding the states that tokens can complete, take
+// at most a budget of steps each (constrain/compile_budget.h).
 //
-// Thread safety: any thread may call. Two threads may compile one language at a
-// time; the later result is kept.
+// Thread safety: any thread may call. Different languages are compiled at the
+// same time; callers with equal ones wait for the first of them.
 #pragma once
 
 #include <cstdint>
 #include <list>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -30,20 +34,24 @@ namespace espalier {
 
 class ConstraintCache {
  public:
-  // Keeps constraints of up to `max_bytes`, and the latest whatever its size.
+  // Keeps constraints of up to `max_bytes` where a new one is added, and the
+  // latest whatever its size.
   //   tokenizer  null: requests have no constraints
+  //   max_list_bytes  of each, as for TextConstraint::Make
   ConstraintCache(std::shared_ptr<const Tokenizer> tokenizer,
                   ModelDescription model,
-                  int64_t max_bytes = int64_t{256} << 20);
+                  int64_t max_bytes = int64_t{256} << 20,
+                  int64_t max_list_bytes = int64_t{256} << 20);
 
   // Returns the constraint of `request`, which ValidateRequest has passed; null
-  // if it has none.
+  // if it has none. One whose lists of tokens exceed their memory is compiled
+  // anew.
   // Errors: kInvalidArgument naming the kind of language and what is wrong: a
   // construct that is not supported, a limit, a language that the vocabulary
   // cannot spell, or that there is no tokenizer.
   absl::StatusOr<std::shared_ptr<const Constraint>> Get(const Request& request);
 
-  int64_t num_compiled() const;  // so far
+  int64_t num_compiled() const;  // so far, with errors
 
  private:
   // All that a constraint depends on.
@@ -54,24 +62,44 @@ class ConstraintCache {
 
     friend bool operator==(const Key&, const Key&) = default;
   };
-  struct Entry {
-    Key key;
-    std::shared_ptr<const TextConstraint> constraint;
+  struct Vocabulary {
+    std::shared_ptr<const TokenVocabulary> tokens;
+    int64_t num_bytes = 0;
   };
+  struct Compiled {
+    std::shared_ptr<const TextConstraint> constraint = nullptr;
+    // Its own, or of constraints with equal end_ids; null: that of all.
+    Vocabulary vocabulary;
+  };
+  struct Entry {
+    explicit Entry(Key of) : key(std::move(of)) {}
 
-  absl::StatusOr<std::shared_ptr<const TextConstraint>> Compile(
-      const ConstraintParams& params, const Key& key);
-  std::shared_ptr<const TokenVocabulary> Vocabulary();
-  // Moves the entry of `key` to the front and returns its constraint, or null.
-  std::shared_ptr<const TextConstraint> Find(const Key& key)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void DropOldest() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+    const Key key;
+    std::mutex compiling;  // held while its language is compiled
+    // Unset until then. Guarded by mutex_.
+    std::optional<absl::StatusOr<Compiled>> compiled;
+  };
+  using Entries = std::list<std::shared_ptr<Entry>>;
+
+  absl::StatusOr<Compiled> Compile(const ConstraintParams& params,
+                                   const Key& key);
+  std::shared_ptr<const TokenVocabulary> CommonVocabulary();
+  // Returns the vocabulary in which no end id of the key adds text; without
+  // tokens if that is `common`.
+  Vocabulary OwnVocabulary(const Key& key, const TokenVocabulary& common);
+  // Returns the entry of `key`, which is now the first.
+  std::shared_ptr<Entry> FindOrAdd(const Key& key);
+  void Keep(Entry* entry, absl::StatusOr<Compiled> compiled);
+  // Removes and returns the oldest entries. The caller destroys them without
+  // the lock: they may have hundreds of megabytes.
+  Entries TakeOldest() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::shared_ptr<const Tokenizer> tokenizer_;
   const ModelDescription model_;
   const int64_t max_bytes_;
+  const int64_t max_list_bytes_;
   mutable std::mutex mutex_;
-  std::list<Entry> entries_ ABSL_GUARDED_BY(mutex_);  // the latest first
+  Entries entries_ ABSL_GUARDED_BY(mutex_);  // the latest first
   // Made for the first constraint.
   std::shared_ptr<const TokenVocabulary> vocabulary_ ABSL_GUARDED_BY(mutex_);
   int64_t num_compiled_ ABSL_GUARDED_BY(mutex_) = 0;

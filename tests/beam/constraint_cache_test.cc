@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -78,6 +79,84 @@ TEST(ConstraintCacheTest, TheLatestAreKeptUpToTheBytes) {
     ASSERT_OK(roomy.Get(WithRegex("a{" + std::to_string(1 + i % 200) + "}")));
   }
   EXPECT_EQ(roomy.num_compiled(), 200);
+}
+
+TEST(ConstraintCacheTest, AnErrorIsKept) {
+  ConstraintCache cache(SharedEnFrTokenizer(), CachedModel());
+  const absl::Status first = cache.Get(WithRegex("a(?=b)")).status();
+  EXPECT_EQ(cache.Get(WithRegex("a(?=b)")).status(), first);
+  EXPECT_EQ(cache.num_compiled(), 1);
+  // As a choice it is another language.
+  ASSERT_OK(cache.Get(Constrained({.choice = {{"a(?=b)"}}})));
+  EXPECT_EQ(cache.num_compiled(), 2);
+}
+
+TEST(ConstraintCacheTest, ThreadsThatWantOneLanguageCompileItOnce) {
+  ConstraintCache cache(SharedEnFrTokenizer(), CachedModel());
+  for (const std::string regex :
+       {"(a|b|cd){1,900}", "((a|b|cd){1,900}x){9}("}) {
+    const Request request = WithRegex(regex);
+    const int64_t num_before = cache.num_compiled();
+    std::vector<absl::StatusOr<std::shared_ptr<const Constraint>>> found(8);
+    std::vector<std::thread> threads;
+    for (auto& of_thread : found) {
+      threads.emplace_back([&] { of_thread = cache.Get(request); });
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(cache.num_compiled(), num_before + 1) << regex;
+    for (const auto& of_thread : found) EXPECT_EQ(of_thread, found[0]);
+  }
+}
+
+// Each is compiled again once another one was.
+TEST(ConstraintCacheTest, ThreadsThatWantSeveralLanguagesGetThem) {
+  ConstraintCache cache(SharedEnFrTokenizer(), CachedModel(), 1);
+  std::vector<Request> requests;
+  for (const char* const regex : {"a", "b(", "c", "d"}) {
+    requests.push_back(WithRegex(regex));
+  }
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < 4; ++thread) {
+    threads.emplace_back([&, thread] {
+      for (int i = 0; i < 200; ++i) {
+        const int which = (i + thread) % 4;
+        EXPECT_EQ(cache.Get(requests[which]).ok(), which != 1);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(ConstraintCacheTest, AConstraintWhoseListsExceedTheirMemoryIsMadeAnew) {
+  ConstraintCache cache(SharedEnFrTokenizer(), CachedModel(), 1 << 20,
+                        /*max_list_bytes=*/8'000);
+  const Request request = WithRegex("a[^x]*");
+  ASSERT_OK_AND_ASSIGN(const auto full, cache.Get(request));
+  const auto start = full->LegalTokens(full->start());
+  EXPECT_EQ(*cache.Get(request), full);
+  const auto next = full->Advance(full->start(), start.tokens[0]);
+  EXPECT_TRUE(full->LegalTokens(next).exceeds_memory);
+  ASSERT_OK_AND_ASSIGN(const auto anew, cache.Get(request));
+  EXPECT_NE(anew, full);
+  EXPECT_EQ(*cache.Get(request), anew);
+  EXPECT_EQ(cache.num_compiled(), 2);
+}
+
+// An ordinary token that ends a sequence takes a vocabulary of some 900 KB,
+// which counts once for all constraints with these end ids.
+TEST(ConstraintCacheTest, VocabulariesOfEndIdsCountOnce) {
+  ConstraintCache cache(SharedEnFrTokenizer(), CachedModel(), 2 << 20);
+  const auto get_all = [&](bool same_ids) {
+    const int64_t num_before = cache.num_compiled();
+    for (int i = 0; i < 20; ++i) {
+      Request request = WithRegex(Concat("a{", 1 + i % 10, "}"));
+      request.params.stop_token_ids = {same_ids ? 300 : 301 + i % 10};
+      EXPECT_OK(cache.Get(request));
+    }
+    return cache.num_compiled() - num_before;
+  };
+  EXPECT_EQ(get_all(true), 10);
+  EXPECT_EQ(get_all(false), 20);
 }
 
 // The first token of an answer is without the space that the tokenizer drops.

@@ -158,6 +158,7 @@ class CallAnswerer {
       : exchange_(exchange),
         model_(model),
         worker_(resources.worker),
+        compiling_(resources.compiling),
         memory_(resources.memory),
         running_(resources.running),
         caller_(std::move(caller)) {}
@@ -207,6 +208,7 @@ class CallAnswerer {
   http::Exchange* const exchange_;
   ServedModel* const model_;
   WorkerThread* const worker_;
+  WorkerThread* const compiling_;
   HeldMemory* const memory_;
   RunningCalls* const running_;
   Caller caller_;
@@ -295,10 +297,22 @@ asio::awaitable<absl::StatusOr<CallAnswerer::Ready>> CallAnswerer::MakeReady(
   }
   WorkerThread::WorkFor<Ready> work = [api, body = std::move(body), &limits,
                                        model = model_, caller = caller_] {
-    return std::make_shared<ReadyCall>(
-        MakeReadyCall(api, *body, limits, *model, caller));
+    auto ready =
+        std::make_shared<ReadyCall>(BeginReadyCall(api, *body, limits, *model));
+    if (!CompilesConstraint(*ready, *model)) {
+      FinishReadyCall(*model, caller, ready.get());
+    }
+    return ready;
   };
-  co_return co_await worker_->RunIf<Ready>(is_long, std::move(work));
+  absl::StatusOr<Ready> begun =
+      co_await worker_->RunIf<Ready>(is_long, std::move(work));
+  if (!begun.ok() || !CompilesConstraint(**begun, *model_)) co_return begun;
+  WorkerThread::WorkFor<Ready> compile = [ready = *std::move(begun),
+                                          model = model_, caller = caller_] {
+    FinishReadyCall(*model, caller, ready.get());
+    return ready;
+  };
+  co_return co_await compiling_->Run<Ready>(std::move(compile));
 }
 
 void CallAnswerer::SetRequestId(const std::string& id) {

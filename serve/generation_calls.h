@@ -29,14 +29,15 @@ struct CallResources {
   WorkerThread* worker;  // for long bodies and answers
   HeldMemory* memory;
   RunningCalls* running;
+  WorkerThread* compiling;  // for calls with a constraint
 };
 
 // Answers one call, with its results or an error. While its requests run,
 // clients can abort it (MakeAbortable). Cancelling it ends its requests. Throws
 // boost::system::system_error to cut off a whole answer that fails after a part
 // of it was sent (http/exchange.h).
-// REQUIRES: `model` and `limits` outlive the threads of resources.worker, which
-// may use them after the call was cancelled.
+// REQUIRES: `model` and `limits` outlive the threads of resources.worker and
+// resources.compiling, which may use them after the call was cancelled.
 boost::asio::awaitable<void> AnswerCall(http::Exchange& exchange,
                                         openai::Api api, ServedModel& model,
                                         const openai::Limits& limits,

@@ -109,7 +109,8 @@ asio::awaitable<openai::BatchOutcome> ServerCore::RunStored(
   request.body = std::move(call.body);
   http::Exchange exchange(&peer, std::move(request));
   co_await AnswerCall(exchange, call.api, *model_, options_.requests,
-                      {&calls_, &memory_, &running_calls_}, std::move(caller));
+                      {&calls_, &memory_, &running_calls_, &compiling_},
+                      std::move(caller));
   http::Response response = peer.TakeResponse();
   outcome.http_status = response.status;
   outcome.body = std::move(response.body);

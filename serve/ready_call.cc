@@ -87,10 +87,11 @@ absl::StatusOr<std::vector<PromptRequest>> MakePrompts(openai::Call* call,
 
 }  // namespace
 
-ReadyCall MakeReadyCall(openai::Api api, std::string_view body,
-                        const openai::Limits& limits, ServedModel& model,
-                        Caller caller) {
+ReadyCall BeginReadyCall(openai::Api api, std::string_view body,
+                         const openai::Limits& limits,
+                         const ServedModel& model) {
   ReadyCall ready;
+  ready.num_body_bytes = std::ssize(body);
   absl::StatusOr<openai::Call> call = openai::ReadCall(api, body, limits);
   if (!call.ok()) {
     ready.refusal = openai::ErrorOf(call.status());  // in its words already
@@ -98,17 +99,26 @@ ReadyCall MakeReadyCall(openai::Api api, std::string_view body,
   }
   ready.call = *std::move(call);
   ready.call.tool_calls.format = model.tool_call_format;
-  if (!ready.call.request_id.empty()) {
-    caller.request_id = ready.call.request_id;
-  }
-  absl::StatusOr<std::vector<PromptRequest>> prompts =
-      MakePrompts(&ready.call, std::ssize(body), model, caller);
-  if (prompts.ok()) {
-    ready.prompts = *std::move(prompts);
-  } else {
-    ready.refusal = openai::ErrorOf(prompts.status(), &ready.call);
-  }
   return ready;
+}
+
+bool CompilesConstraint(const ReadyCall& ready, const ServedModel& model) {
+  return !ready.refusal.has_value() &&
+         (ready.call.params.constraint.has_value() ||
+          model.defaults.call().params.constraint.has_value());
+}
+
+void FinishReadyCall(ServedModel& model, Caller caller, ReadyCall* ready) {
+  if (ready->refusal.has_value()) return;
+  openai::Call& call = ready->call;
+  if (!call.request_id.empty()) caller.request_id = call.request_id;
+  absl::StatusOr<std::vector<PromptRequest>> prompts =
+      MakePrompts(&call, ready->num_body_bytes, model, caller);
+  if (prompts.ok()) {
+    ready->prompts = *std::move(prompts);
+  } else {
+    ready->refusal = openai::ErrorOf(prompts.status(), &call);
+  }
 }
 
 }  // namespace espalier::serve

@@ -1,11 +1,16 @@
 // ReadyCall: a client's call that has been read, checked and made into requests
 // that only have to run. Making one is all the work on a call that takes longer
-// the longer its body is, on one thread; what its prompts share, such as lists
-// of tokens, is made once.
+// the longer its body is; what its prompts share, such as lists of tokens, is
+// made once.
 //
-// Thread safety: a value; MakeReadyCall from any thread.
+//   ReadyCall ready = BeginReadyCall(api, body, limits, model);
+//   // If CompilesConstraint(ready, model), on a thread that may take long.
+//   FinishReadyCall(model, caller, &ready);
+//
+// Thread safety: a value; the functions from any thread.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -20,6 +25,7 @@ namespace espalier::serve {
 
 struct ReadyCall {
   openai::Call call;
+  int64_t num_body_bytes = 0;
   std::vector<PromptRequest> prompts;  // or sentences of them
   // Why it is not answered; then there are no prompts.
   std::optional<openai::Error> refusal;
@@ -34,9 +40,17 @@ inline constexpr size_t kMaxCallBytesOnIoThread = 16 << 10;
 // it among others, and what selection makes of it.
 inline constexpr int64_t kHeldPerBodyByte = 16;
 
-// `caller` gets the call's own request id, if it has one.
-ReadyCall MakeReadyCall(openai::Api api, std::string_view body,
-                        const openai::Limits& limits, ServedModel& model,
-                        Caller caller);
+// Reads a call. It has no prompts yet.
+ReadyCall BeginReadyCall(openai::Api api, std::string_view body,
+                         const openai::Limits& limits,
+                         const ServedModel& model);
+
+// True if FinishReadyCall may compile a constraint, the call's or the server's
+// default, which may take a second or two however short the body is.
+bool CompilesConstraint(const ReadyCall& ready, const ServedModel& model);
+
+// Makes the prompts, unless the call has a refusal. `caller` gets the call's
+// own request id, if it has one.
+void FinishReadyCall(ServedModel& model, Caller caller, ReadyCall* ready);
 
 }  // namespace espalier::serve

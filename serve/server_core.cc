@@ -163,6 +163,7 @@ absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Listen(
                               ? options.num_threads
                               : std::min(NumUsableCpus(), kMostThreads);
   RETURN_IF_ERROR(core->calls_.Start(num_threads));
+  RETURN_IF_ERROR(core->compiling_.Start(kCompilingThreads));
   http::ServerOptions http;
   http.host = options.host;
   http.port = options.port;
@@ -277,6 +278,7 @@ void ServerCore::Stop() {
   drawing_.Stop();
   tokenizing_.Stop();
   calls_.Stop();
+  compiling_.Stop();
   http_->Stop();
 }
 
@@ -488,20 +490,20 @@ ServerCore::Work ServerCore::ReportLoad(const http::Request& request,
 ServerCore::Work ServerCore::Generate(Call& call, openai::Api api) {
   const Counted counted(&num_generating_);
   co_await AnswerCall(call.exchange, api, *model_, options_.requests,
-                      {&calls_, &memory_, &running_calls_},
+                      {&calls_, &memory_, &running_calls_, &compiling_},
                       std::move(call.caller));
 }
 
 ServerCore::Work ServerCore::Render(Call& call, openai::Api api) {
   co_await RenderCall(call.exchange, api, *model_, options_.requests,
-                      {&calls_, &memory_, &running_calls_},
+                      {&calls_, &memory_, &running_calls_, &compiling_},
                       std::move(call.caller));
 }
 
 ServerCore::Work ServerCore::Score(Call& call) {
   const Counted counted(&num_generating_);
   co_await AnswerScoreCall(call.exchange, *model_, options_.requests,
-                           {&calls_, &memory_, &running_calls_},
+                           {&calls_, &memory_, &running_calls_, &compiling_},
                            std::move(call.caller));
 }
 

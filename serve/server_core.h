@@ -184,6 +184,10 @@ class ServerCore {
   // Long calls and answers; as many may wait as requests of the engine do.
   WorkerThread calls_{"read a long call, or write a long answer",
                       /*max_waiting=*/1024};
+  // Calls with a constraint, which may take a second each. More threads would
+  // take cores from the model.
+  static constexpr int kCompilingThreads = 2;
+  WorkerThread compiling_{"compile a constraint", /*max_waiting=*/1024};
   std::unique_ptr<JobCalls> jobs_;  // null: there are none
 };
 

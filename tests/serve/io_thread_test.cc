@@ -7,6 +7,7 @@
 #include <fstream>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tests/serve/server_fixture.h"
 
@@ -160,6 +161,43 @@ TEST_F(IoThreadTest, ManyIdsToAbortAreShort) {
               Concat(R"({"request_ids": )",
                      List(1'000'000, [](int) { return "\"a\""; }), "}"),
               200);
+}
+
+// Each of these short bodies is refused after a part of a second of work.
+TEST_F(IoThreadTest, ConstraintsAreShort) {
+  int num_calls = 0;
+  const auto fields = [&] {
+    return Concat(R"("max_tokens": 1, "constraint": {"regex": )",
+                  R"("((a|b|cd){1,900}x){1,900}y{)", ++num_calls, "}\"}}");
+  };
+  for (const std::string_view path :
+       {"/v1/completions", "/v1/completions/render"}) {
+    ExpectShort(path, Concat(R"({"prompt": [4], )", fields()), 400);
+  }
+  ExpectShort(
+      "/inference/v1/generate",
+      Concat(R"({"token_ids": [4], "sampling_params": {)", fields(), "}"), 400);
+  ExpectShort("/v1/completions",
+              R"({"prompt": [4], "max_tokens": 1, "constraint":
+                  {"json_schema": {"contains": {"const": 1},
+                                   "minContains": 1000000000}}})",
+              400);
+}
+
+TEST_F(IoThreadTest, OtherCallsDoNotWaitForConstraints) {
+  constexpr int kClients = 8;
+  std::vector<RawClient> clients;
+  const absl::Duration before = IoThreadTime();
+  for (int i = 0; i < kClients; ++i) {
+    clients.push_back(Connect());
+    clients.back().Send(PostText(
+        "/v1/completions",
+        Concat(R"({"prompt": [4], "regex": "((a|b|cd){1,900}x){1,900}z{)",
+               1 + i, "}\"}")));
+  }
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(Get("/health").status, 200);
+  for (RawClient& client : clients) EXPECT_EQ(client.Receive().status, 400);
+  EXPECT_LT(IoThreadTime() - before, absl::Milliseconds(75) * kSlowdown);
 }
 
 TEST_F(IoThreadTest, ManyChoicesAreShort) {

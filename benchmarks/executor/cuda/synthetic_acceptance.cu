@@ -30,7 +30,7 @@ __global__ void MakeCertain(CudaBatch batch, int vocab_size, float agreement,
 
 absl::Status SyntheticModel::Enqueue(const CudaBatch& batch, float* logits,
                                      cudaStream_t stream) {
-  RETURN_IF_ERROR(model_->Enqueue(batch, logits, stream));
+  RETURN_IF_ERROR(model().Enqueue(batch, logits, stream));
   if (batch.num_logits == 0) return absl::OkStatus();
   const unsigned blocks =
       (batch.num_logits + kSyntheticThreads - 1) / kSyntheticThreads;

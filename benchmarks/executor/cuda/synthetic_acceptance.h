@@ -9,32 +9,20 @@
 #include <memory>
 #include <utility>
 
-#include "exec_request/cuda_model.h"
+#include "benchmarks/executor/cuda/wrapped_model.h"
 
 namespace espalier {
 
-class SyntheticModel : public CudaModel {
+class SyntheticModel : public WrappedModel {
  public:
   //   agreement  in [0, 1]: how often the token is the target's
   SyntheticModel(std::shared_ptr<CudaModel> model, double agreement)
-      : model_(std::move(model)), agreement_(agreement) {}
+      : WrappedModel(std::move(model)), agreement_(agreement) {}
 
-  const ModelDescription& description() const override {
-    return model_->description();
-  }
-  const CudaDevice& device() const override { return model_->device(); }
-  const CudaCallBounds& bounds() const override { return model_->bounds(); }
-  const CudaKvCache& cache() const override { return model_->cache(); }
-  CudaAttentionShape attention_shape() const override {
-    return model_->attention_shape();
-  }
-  PageId null_page() const override { return model_->null_page(); }
-  CudaMemoryParts memory() const override { return model_->memory(); }
   absl::Status Enqueue(const CudaBatch& batch, float* logits,
                        cudaStream_t stream) override;
 
  private:
-  const std::shared_ptr<CudaModel> model_;
   const double agreement_;
 };
 

@@ -31,7 +31,7 @@ __global__ void WriteLogits(CudaBatch batch, int vocab_size, float noise,
 
 absl::Status SyntheticLanguage::Enqueue(const CudaBatch& batch, float* logits,
                                         cudaStream_t stream) {
-  RETURN_IF_ERROR(model_->Enqueue(batch, logits, stream));
+  RETURN_IF_ERROR(model().Enqueue(batch, logits, stream));
   if (batch.num_logits == 0) return absl::OkStatus();
   return Launch(WriteLogits,
                 {.grid = {static_cast<unsigned>(batch.num_logits)},

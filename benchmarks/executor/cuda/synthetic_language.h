@@ -3,7 +3,7 @@
 // gain with random weights. It runs the wrapped model, in the same time, and
 // replaces its logits by SyntheticLogit() of the last token and its position.
 //
-// Of all contexts a share of kCertainShare has one likely continuation
+// A share of kCertainShare of all contexts has one likely continuation
 // (probability about 0.95), the others several (about 0.45, 0.25, ...). A draft
 // model adds noise of a standard deviation `noise` to the logits.
 #pragma once
@@ -12,7 +12,7 @@
 #include <memory>
 #include <utility>
 
-#include "exec_request/cuda_model.h"
+#include "benchmarks/executor/cuda/wrapped_model.h"
 
 #ifdef __CUDACC__
 #define ESPALIER_BENCHMARK_HOST_DEVICE __host__ __device__
@@ -58,27 +58,15 @@ ESPALIER_BENCHMARK_HOST_DEVICE inline float SyntheticLogit(uint32_t context,
          noise * NormalNumber(MixBits(own + 0x165667B1u));
 }
 
-class SyntheticLanguage : public CudaModel {
+class SyntheticLanguage : public WrappedModel {
  public:
   SyntheticLanguage(std::shared_ptr<CudaModel> model, float noise)
-      : model_(std::move(model)), noise_(noise) {}
+      : WrappedModel(std::move(model)), noise_(noise) {}
 
-  const ModelDescription& description() const override {
-    return model_->description();
-  }
-  const CudaDevice& device() const override { return model_->device(); }
-  const CudaCallBounds& bounds() const override { return model_->bounds(); }
-  const CudaKvCache& cache() const override { return model_->cache(); }
-  CudaAttentionShape attention_shape() const override {
-    return model_->attention_shape();
-  }
-  PageId null_page() const override { return model_->null_page(); }
-  CudaMemoryParts memory() const override { return model_->memory(); }
   absl::Status Enqueue(const CudaBatch& batch, float* logits,
                        cudaStream_t stream) override;
 
  private:
-  const std::shared_ptr<CudaModel> model_;
   const float noise_;
 };
 

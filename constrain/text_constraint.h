@@ -1,6 +1,6 @@
 // TextConstraint: a language of texts as the constraint of a request: tokens
 // that spell a text, and an id that ends the sequence where the text may end.
-// Where the text must end, the sequence ends without such an id.
+// A text that must end needs no such id.
 //
 //   [0-9]{1,2}    "4", EOS    "42"
 //

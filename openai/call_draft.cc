@@ -19,11 +19,11 @@ absl::Status ReadGivenParam(const ParamField& field, std::string_view name,
     const std::string_view text = draft->TextOf(field.name);
     if (text == json.text) return absl::OkStatus();
     // Without a text the param was given in other words, as in response_format.
-    return InvalidField(
-        FieldName{draft->call.NameOf(field.name)}, " and ", FieldName{name},
-        " are the same field",
-        text.empty() ? Got(Shown(json.text))
-                     : Got(Shown(text), " and ", Shown(json.text)));
+    return InvalidField(FieldName{draft->call.NameOf(field.name)}, " and ",
+                        FieldName{name}, " are the same field",
+                        text.empty()
+                            ? Got(Shown(json.text))
+                            : Got(Shown(text), " and ", Shown(json.text)));
   }
   RETURN_IF_ERROR(ReadParam(field, name, json, &draft->call.params));
   MarkGiven(field.name, name, draft);

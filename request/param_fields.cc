@@ -43,8 +43,19 @@ std::string ShowMember(const P& params) {
 }
 
 template <auto Member>
+json::value MemberToJson(const P& params) {
+  using Value = std::remove_cvref_t<decltype(params.*Member)>;
+  if constexpr (std::is_arithmetic_v<Value>) {
+    return params.*Member;
+  } else {
+    return nullptr;
+  }
+}
+
+template <auto Member>
 constexpr ParamMember MemberReadBy(decltype(ParamMember::read) read) {
-  return {read, CopyMember<Member>, EqualMembers<Member>, ShowMember<Member>};
+  return {read, CopyMember<Member>, EqualMembers<Member>, ShowMember<Member>,
+          MemberToJson<Member>};
 }
 
 template <auto Member>

@@ -27,6 +27,8 @@ struct ParamMember {
   bool (*equal)(const GenerationParams& a, const GenerationParams& b);
   // Returns a number as Concat writes it; empty for other types.
   std::string (*show)(const GenerationParams& params);
+  // Returns a number, or true or false; null for other types.
+  json::value (*to_json)(const GenerationParams& params);
 };
 
 // Properties of fields, which several parts of the program depend on.
@@ -38,7 +40,9 @@ enum ParamTraits : unsigned {
   // Acts on draws alone, as filters do.
   kSampledOnly = 2,
   kOnPage = 4,  // a field of the form of the served page
-  kTraced = 8,  // in the description of a request in traces
+  // In the description of a request in traces; with kSampledOnly,
+  // trace/trace.cc adds it from this table.
+  kTraced = 8,
   // A list or a text of any length.
   kLarge = 16,
   // Ranks beams, so it changes nothing with one.

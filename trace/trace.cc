@@ -7,6 +7,7 @@
 #include "absl/status/statusor.h"
 #include "base/json.h"
 #include "request/constraint_params.h"
+#include "request/param_fields.h"
 
 namespace espalier {
 
@@ -72,13 +73,12 @@ void DescribeBeams(const GenerationParams& params, Describer* out) {
 }
 
 void DescribeSamples(const GenerationParams& params, Describer* out) {
-  const GenerationParams usual;
   if (params.best_of) out->Add("best_of", *params.best_of);
-  out->Add("temperature", params.temperature);
-  out->AddUnless("top_k", params.top_k, usual.top_k);
-  out->AddUnless("top_p", params.top_p, usual.top_p);
-  out->AddUnless("min_p", params.min_p, usual.min_p);
-  out->AddUnless("typical_p", params.typical_p, usual.typical_p);
+  for (const ParamField& field : ParamFields()) {
+    if (!field.Is(kTraced) || !field.Is(kSampledOnly)) continue;
+    if (field.Is(kFilter) && field.IsDefault(params)) continue;
+    out->Add(field.name, field.member.to_json(params));
+  }
 }
 
 // The schema, or its text if that is long, or nests too deep for a reader of

@@ -8,6 +8,7 @@
 
 #include "kernels/sample/cuda_sample_filter.cuh"
 #include "kernels/sample/random.h"
+#include "kernels/sample/sample_filters.h"
 
 namespace espalier::cuda_sample {
 
@@ -92,7 +93,7 @@ class Sampler : public RowFilter<T, Policy> {
     if (params.temperature == 0.0f) {
       return BlockRank<Policy>() != 0 ? Drawn{} : LeaderResult(ArgMax(), max_);
     }
-    if (!few && params.top_p == 1.0f && params.typical_p == 1.0f) {
+    if (KeepsAll(params, vocab_size_)) {
       if (num_tiles_ <= Policy::kThreads) return DrawFromFewTiles(task.uniform);
       Sampler copy = *this;
       return LeaderResult(copy.DrawFromAll(task.uniform));
@@ -104,7 +105,7 @@ class Sampler : public RowFilter<T, Policy> {
         if (BlockRank<Policy>() != 0) return {};
         const int size = SharedStorage().num_listed;
         const int top_k = HasTopK(params) ? params.top_k : kShortList;
-        if (size <= kShortList && params.typical_p == 1.0f) {
+        if (size <= kShortList && HasAtMostTopP(params, vocab_size_)) {
           return size <= kShortList / 2
                      ? DrawFromShortList<kShortList / 2>(top_k, params.top_p,
                                                          task.uniform)

@@ -16,6 +16,7 @@
 #include "kernels/cuda_kernel_support.cuh"
 #include "kernels/sample/cuda_sample_draw.cuh"
 #include "kernels/sample/cuda_sample_tile.cuh"
+#include "kernels/sample/sample_filters.h"
 
 namespace espalier::cuda_sample {
 namespace {

@@ -12,6 +12,7 @@
 #pragma once
 
 #include "kernels/sample/cuda_sample_tokens.cuh"
+#include "kernels/sample/sample_filters.h"
 
 namespace espalier::cuda_sample {
 
@@ -65,7 +66,7 @@ class RowFilter : public RowTokens<T, Policy> {
   using Base::WeightOf;
 
   __device__ bool HasTopK(const SamplingParams& params) const {
-    return cuda_sample::HasTopK(params, vocab_size_);
+    return espalier::HasTopK(params, vocab_size_);
   }
   // Applies min_p, and a first bound of top_k; returns true if the tokens left
   // are listed. With a held row, the first block has the list.
@@ -82,10 +83,9 @@ class RowFilter : public RowTokens<T, Policy> {
   }
   // Applies the filters after BoundFew, however many tokens they leave.
   __device__ void Filter(const SamplingParams& params) {
-    const bool top_k = HasTopK(params);
-    if (top_k)
+    if (HasTopK(params))
       TightenThreshold(FindByDistance(/*by_mass=*/false, params.top_k));
-    if (params.top_p < 1.0f) TopP(params.top_p, top_k || params.min_p > 0.0f);
+    if (params.top_p < 1.0f) TopP(params.top_p, KeepsFew(params, vocab_size_));
     if (params.typical_p < 1.0f) Typical(params.typical_p);
   }
 

@@ -13,6 +13,7 @@
 #include "kernels/logits/cuda_row_logits.cuh"
 #include "kernels/logits/cuda_row_tiles.cuh"
 #include "kernels/sample/cuda_sample.h"
+#include "kernels/sample/sample_filters.h"
 
 namespace espalier::cuda_sample {
 
@@ -66,14 +67,6 @@ __device__ inline float ExponentScale(float temperature) {
   return fminf(1.44269504f / temperature, 3.40282347e38f);
 }
 
-__device__ inline bool HasTopK(const SamplingParams& params, int vocab_size) {
-  return params.top_k > 0 && params.top_k < vocab_size;
-}
-// True if top_k or min_p keeps few tokens of a row.
-__device__ inline bool KeepsFew(const SamplingParams& params, int vocab_size) {
-  return params.temperature != 0.0f &&
-         (HasTopK(params, vocab_size) || params.min_p > 0.0f);
-}
 // True if a draw reads the weights of tiles. Else it reads tokens only.
 __device__ inline bool NeedsWeights(const SamplingParams& params,
                                     int vocab_size) {

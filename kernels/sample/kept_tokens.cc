@@ -10,6 +10,7 @@
 
 #include "kernels/float_limits.h"
 #include "kernels/logits/score_key.h"
+#include "kernels/sample/sample_filters.h"
 #include "kernels/scratch.h"
 
 namespace espalier {
@@ -58,9 +59,8 @@ void KeepFirst(double bound, const Rank& rank_of, std::vector<Token>& tokens) {
 }  // namespace
 
 bool KeptTokens::AsksMoments(const SamplingParams& params, int vocab_size) {
-  const bool few = params.top_k > 0 && params.top_k < vocab_size;
-  return !params.greedy() && !few && params.typical_p < 1.0f &&
-         params.temperature == 1.0f;
+  return !params.greedy() && !HasTopK(params, vocab_size) &&
+         params.typical_p < 1.0f && params.temperature == 1.0f;
 }
 
 KeptTokens::KeptTokens(ProcessedLogits& row, const SamplingParams& params)
@@ -88,7 +88,7 @@ KeptTokens::KeptTokens(ProcessedLogits& row, const SamplingParams& params)
 }
 
 bool KeptTokens::has_top_k() const {
-  return params_.top_k > 0 && params_.top_k < row_.vocab_size();
+  return HasTopK(params_, row_.vocab_size());
 }
 
 double KeptTokens::WeightOf(float score) const {

@@ -2,6 +2,7 @@
 // drafted token, or samples a token; and, if this row alone decides it, the
 // token that replaces a rejected draft (cuda_verify.cu).
 #include "kernels/sample/cuda_sample_draw.cuh"
+#include "kernels/sample/sample_filters.h"
 #include "kernels/verify/cuda_verify_answer.cuh"
 
 namespace espalier::cuda_sample {

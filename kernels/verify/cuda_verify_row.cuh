@@ -92,12 +92,6 @@ __device__ inline float WeightIn(const RowCut& cut, float edited,
   return Exp2(-exponent);
 }
 
-// True if only the temperature shapes a row's distribution.
-__device__ inline bool KeepsAll(const SamplingParams& params, int vocab_size) {
-  return !KeepsFew(params, vocab_size) && params.top_p == 1.0f &&
-         params.typical_p == 1.0f;
-}
-
 // Judges each row that has been read, and writes results that need only
 // verdicts (cuda_verify_judge.cu).
 absl::Status JudgeRows(const VerifyParams& p, const CudaDevice& device,

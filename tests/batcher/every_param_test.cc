@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <limits>
 #include <memory>
 #include <set>
 #include <string>
@@ -18,6 +19,8 @@
 #include "batcher/scheduler/scheduler.h"
 #include "beam/constraint_cache.h"
 #include "beam/strategy/selection_options.h"
+#include "kernels/sample/sample.h"
+#include "kernels/sample/sample_filters.h"
 #include "kernels/verify/verify.h"
 #include "model/transformer_model.h"
 #include "request/json/request_json.h"
@@ -221,8 +224,11 @@ TEST(EveryParamTest, KernelsAndRequestsHaveTheSameFilters) {
   for (const GenerationParams& params : AllParams()) {
     const bool filters = HasFilters(params);
     num_filtered += filters;
-    EXPECT_EQ(HasFilters(MakeSelectionParams(params, {})->sampling),
-              filters && DrawsAtRandom(params));
+    const SamplingParams sampling = MakeSelectionParams(params, {})->sampling;
+    EXPECT_EQ(HasFilters(sampling), filters && DrawsAtRandom(params));
+    constexpr int kLargeVocab = std::numeric_limits<int>::max();
+    EXPECT_EQ(!sampling.greedy() && !KeepsAll(sampling, kLargeVocab),
+              HasFilters(sampling));
     if (!filters) continue;
     GenerationParams greedy = params;
     greedy.do_sample = greedy.stochastic = false;

@@ -108,8 +108,9 @@ absl::StatusOr<Formula> JsonShapeBuilder::AfterKey(Formula formula,
   pool.ForEachPolarity(formula, [&](int32_t variable, bool is_positive) {
     const JsonAssertion& assertion = assertions_.Of(variable);
     if (assertion.kind != AssertionKind::kMembers || !status.ok()) return;
-    // Fewer objects satisfy kMembers if it has more keys, so keys that may be
-    // among them are where it is asserted, and are not where it is denied.
+    // kMembers holds of fewer objects the more keys it has. So a key that may
+    // be one of them counts as one where kMembers is asserted, and not where it
+    // is denied.
     const absl::StatusOr<bool> has = assertions_.HasString(
         is_positive ? Not(assertion.keys) : assertion.keys,
         assertions_.KeyOf(key));

@@ -76,9 +76,11 @@ const TextConstraint::TokenList* TextConstraint::ListOf(State state) const {
   }
   if (kept == nullptr) {
     kept = list.get();
-    num_list_bytes_ += static_cast<int64_t>(num_bytes + sizeof(TokenList));
-    list->exceeds_memory = num_list_bytes_ > max_list_bytes_;
-    lists_.emplace(hash, std::move(list));
+    const int64_t num_list_bytes =
+        num_list_bytes_ + static_cast<int64_t>(num_bytes + sizeof(TokenList));
+    list->exceeds_memory = num_list_bytes > max_list_bytes_;
+    lists_.emplace(hash, std::move(list));  // may throw
+    num_list_bytes_ = num_list_bytes;
   }
   list_of_[state].store(kept, std::memory_order_release);
   return kept;

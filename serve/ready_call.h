@@ -4,7 +4,7 @@
 // made once.
 //
 //   ReadyCall ready = BeginReadyCall(api, body, limits, model);
-//   // If CompilesConstraint(ready, model), on a thread that may take long.
+//   // On a thread that may be busy for seconds, if CompilesConstraint().
 //   FinishReadyCall(model, caller, &ready);
 //
 // Thread safety: a value; the functions from any thread.

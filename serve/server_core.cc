@@ -273,12 +273,12 @@ void ServerCore::Stop() {
   }
   if (jobs_ != nullptr) jobs_->Stop();
   if (served_ != nullptr) served_->generator.Shutdown(kShutDown);
+  compiling_.Stop();  // what it compiled could not run any more
   http_->WaitUntilIdle(kTimeToTell);
   // Calls that wait for these threads get an answer, too.
   drawing_.Stop();
   tokenizing_.Stop();
   calls_.Stop();
-  compiling_.Stop();
   http_->Stop();
 }
 

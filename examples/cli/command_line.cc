@@ -105,6 +105,9 @@ std::string SchemaConstraint(const std::string& option,
                              const std::string& path) {
   absl::StatusOr<std::string> schema = ReadFile(path, kMaxSchemaBytes);
   absl::Status status = schema.status();
+  if (schema.ok() && schema->starts_with("\xEF\xBB\xBF")) {
+    schema->erase(0, 3);  // a byte order mark
+  }
   if (schema.ok()) {
     const absl::StatusOr<json::value> value = ParseJson(*schema);
     status = value.status();

@@ -41,6 +41,10 @@ struct CallDraft {
   // route or program; empty if there is none.
   std::string input_warning;
 
+  // Name of the field that says that there is no constraint, unless another one
+  // gives it; empty if there is none.
+  std::string_view unconstrained_by;
+
   // Returns the JSON of a param given by its own field; empty if another field
   // set it.
   std::string_view TextOf(std::string_view param) const;

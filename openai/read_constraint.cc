@@ -30,23 +30,16 @@ constexpr std::string_view kRefusedOutputs[] = {"grammar", "structural_tag",
                                                 "disable_additional_properties",
                                                 "whitespace_pattern"};
 
-// Sets the constraint, or none, given by the field `name`.
+// Sets the constraint, given by the field `name`.
 //   path  name of the language in the call: "structured_outputs.regex"
 absl::Status SetConstraint(std::string_view name, std::string path,
-                           const JsonText& json,
-                           std::optional<ConstraintParams> constraint,
+                           const JsonText& json, ConstraintParams constraint,
                            CallDraft* draft) {
   Call& call = draft->call;
   if (call.Gives(kConstraintParam)) {
-    if (!constraint) return absl::OkStatus();
-    if (call.params.constraint) {
-      return InvalidField(
-          FieldName{call.NameOf(kConstraintParam)}, " and ", FieldName{name},
-          " both say what the text of the answer is", Got(Shown(json.text)));
-    }
-    std::erase_if(call.given, [](const GivenParam& given) {
-      return given.param == kConstraintParam;
-    });
+    return InvalidField(
+        FieldName{call.NameOf(kConstraintParam)}, " and ", FieldName{name},
+        " both say what the text of the answer is", Got(Shown(json.text)));
   }
   call.params.constraint = std::move(constraint);
   call.constraint_path = std::move(path);
@@ -198,7 +191,8 @@ absl::Status ReadFormat(std::string_view name, const std::string& path,
                           " must be unset with the type \"text\"",
                           Got(Shown(format.schema)));
     }
-    return SetConstraint(name, "", json, std::nullopt, draft);
+    draft->unconstrained_by = name;
+    return absl::OkStatus();
   }
   if (format.type == "json_object") {
     if (format.schema.empty()) format.schema = kAnyObject;

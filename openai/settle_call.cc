@@ -275,6 +275,9 @@ absl::Status CheckLimits(const Call& call, const GenerationParams& params,
 }
 
 absl::Status SettleCall(CallDraft* draft) {
+  if (!draft->unconstrained_by.empty() && !draft->call.Gives("constraint")) {
+    MarkGiven("constraint", draft->unconstrained_by, draft);
+  }
   RETURN_IF_ERROR(SettleBeams(draft));
   IgnoreSampling(draft);
   if (draft->call.api == Api::kChat) {

@@ -200,6 +200,20 @@ TEST_F(ConstrainedCallsTest, WhatIsWrongIsNamedAsItWasGiven) {
                 "the limit");
 }
 
+TEST_F(ConstrainedCallsTest, TextAsFormatIsNoConstraintInAnyOrder) {
+  const std::string text = R"("response_format": {"type": "text"})";
+  for (const std::string& other :
+       {std::string(R"("constraint": {"choice": ["oui"]})"),
+        std::string(R"("structured_outputs": {"choice": ["oui"]})")}) {
+    for (const std::string& fields :
+         {Concat(text, ", ", other), Concat(other, ", ", text)}) {
+      const RawResponse response = Complete(fields);
+      ASSERT_EQ(response.status, 200) << response.body;
+      EXPECT_THAT(response.body, HasSubstr(R"("text":"oui")"));
+    }
+  }
+}
+
 TEST_F(ConstrainedCallsTest, KeysOfStructuredOutputsAreText) {
   for (const std::string key :
        {R"(a\")", R"(a\\)", R"(\n)", R"(choice\": [\"x\"], \"b)", "regexp",

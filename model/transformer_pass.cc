@@ -92,7 +92,7 @@ void TransformerPass::Run(const StepPlan& plan, RowRange rows,
   Embed(batch, weights);
   const int last = network_.config().num_layers() - 1;
   for (int i = 0; i <= last; ++i) {
-    const TransformerLayerWeights& layer = weights.layers[i];
+    const WeightParts& layer = weights.layers[i];
     KvLayer kv_layer = network_.cache.layer(i);
     if (plan.stop.stop_requested()) return;
     StoreProjections(i, layer, batch, kv_layer);
@@ -152,8 +152,9 @@ void TransformerPass::AddPosition(const TransformerStackWeights& stack,
                                   int position, std::span<float> buffer,
                                   std::span<float> x) const {
   const TransformerConfig& config = network_.config();
-  if (!stack.positions.empty()) {
-    stack.positions.CopyRow(position + config.position_offset, buffer);
+  const EmbeddingTable& positions = stack[TablePart::kPositions];
+  if (!positions.empty()) {
+    positions.CopyRow(position + config.position_offset, buffer);
     AddInPlace(buffer, x);
   } else if (config.positions == PositionKind::kSinusoidal) {
     AddInPlace(RowsBetween(std::span(network_.sinusoidal_positions), position,
@@ -164,13 +165,14 @@ void TransformerPass::AddPosition(const TransformerStackWeights& stack,
 
 void TransformerPass::ProjectEmbeddings(const Batch& batch,
                                         std::span<float> x) {
-  const int size = network_.config().embedding_size();
+  const TransformerWeights& weights = *network_.weights;
+  const int size = weights.config.embedding_size();
   const auto rows = FirstRows(branch_, batch.num_tokens, size);
   for (int t = 0; t < batch.num_tokens; ++t) {
-    network_.weights->embedding.CopyRow(batch.tokens[t],
-                                        RowsBetween(rows, t, t + 1, size));
+    weights[TablePart::kEmbedding].CopyRow(batch.tokens[t],
+                                           RowsBetween(rows, t, t + 1, size));
   }
-  MatMul(rows, network_.weights->project_in, x, *pool_);
+  MatMul(rows, weights[MatrixPart::kProjectIn].matrix, x, *pool_);
 }
 
 void TransformerPass::Embed(const Batch& batch,
@@ -180,12 +182,13 @@ void TransformerPass::Embed(const Batch& batch,
   const auto x = FirstRows(x_, batch.num_tokens, size);
   const auto normed = FirstRows(normed_, batch.num_tokens, size);
   const float scale = std::sqrt(static_cast<float>(size));
+  const EmbeddingTable& embedding = (*network_.weights)[TablePart::kEmbedding];
   const bool projects = config.projects_embeddings();
   if (projects) ProjectEmbeddings(batch, x);
   ForRowBlocks(batch.num_tokens, size, [&](int begin, int end) {
     for (int t = begin; t < end; ++t) {
       const auto to = RowsBetween(x, t, t + 1, size);
-      if (!projects) network_.weights->embedding.CopyRow(batch.tokens[t], to);
+      if (!projects) embedding.CopyRow(batch.tokens[t], to);
       if (config.scales_embeddings) ScaleInPlace(scale, to);
       // The norm's place in memory is free until the row's norm is taken.
       AddPosition(stack, batch.positions[t],
@@ -193,7 +196,9 @@ void TransformerPass::Embed(const Batch& batch,
     }
     const auto sums = RowsBetween(x, begin, end, size);
     const auto to = RowsBetween(normed, begin, end, size);
-    if (config.has_embedding_norm) Normalise(sums, stack.embedding_norm, sums);
+    if (config.has_embedding_norm) {
+      Normalise(sums, stack[NormPart::kEmbeddingNorm], sums);
+    }
     if (config.norms_sums) {
       std::ranges::copy(sums, to.begin());
     } else {
@@ -203,8 +208,7 @@ void TransformerPass::Embed(const Batch& batch,
 }
 
 // Leaves the tokens' q, k and v in qkv_, and k and v in their pages.
-void TransformerPass::StoreProjections(int layer_idx,
-                                       const TransformerLayerWeights& layer,
+void TransformerPass::StoreProjections(int layer_idx, const WeightParts& layer,
                                        const Batch& batch, KvLayer& kv_layer) {
   const TransformerConfig& config = network_.config();
   const ProductWeights& product = layer[MatrixPart::kQkv];
@@ -228,7 +232,7 @@ void TransformerPass::StoreProjections(int layer_idx,
 }
 
 void TransformerPass::FinishQueriesAndKeys(int layer_idx,
-                                           const TransformerLayerWeights& layer,
+                                           const WeightParts& layer,
                                            int position, std::span<float> qk) {
   const TransformerConfig& config = network_.config();
   if (config.has_qk_norms) {
@@ -298,7 +302,7 @@ void TransformerPass::AttendAndAdd(const TransformerStackWeights& stack,
                                    const Batch& batch, const KvLayer& kv_layer,
                                    const std::stop_token& stop) {
   const TransformerConfig& config = network_.config();
-  const TransformerLayerWeights& layer = stack.layers[layer_idx];
+  const WeightParts& layer = stack.layers[layer_idx];
   const auto attended = FirstRows(attended_, batch.num_tokens, config.q_size());
   // A long source takes long, as the time grows with the square of its length.
   const size_t size = NumRowsBetweenStops(batch.rows);
@@ -319,7 +323,7 @@ void TransformerPass::AttendAndAdd(const TransformerStackWeights& stack,
                   batch.num_tokens);
 }
 
-void TransformerPass::AttendToSourceAndAdd(const TransformerLayerWeights& layer,
+void TransformerPass::AttendToSourceAndAdd(const WeightParts& layer,
                                            const Batch& batch,
                                            const KvLayer& kv_layer) {
   const TransformerConfig& config = network_.config();
@@ -338,7 +342,7 @@ void TransformerPass::AttendToSourceAndAdd(const TransformerLayerWeights& layer,
 
 void TransformerPass::FeedForwardAndAdd(const TransformerStackWeights& stack,
                                         int layer_idx, int num_tokens) {
-  const TransformerLayerWeights& layer = stack.layers[layer_idx];
+  const WeightParts& layer = stack.layers[layer_idx];
   const int size = layer[MatrixPart::kDown].matrix.num_cols();
   const ProductWeights& product = layer[MatrixPart::kGateUp];
   const int width = product.matrix.num_rows();
@@ -356,7 +360,7 @@ void TransformerPass::FeedForwardAndAdd(const TransformerStackWeights& stack,
   Multiply(gated, layer[MatrixPart::kDown], branch);
   const bool is_last = layer_idx + 1 == std::ssize(stack.layers);
   const NormWeights& next =
-      is_last ? stack.final_norm
+      is_last ? stack[NormPart::kFinalNorm]
               : stack.layers[layer_idx + 1][NormPart::kAttentionNorm];
   AddAndNormalise(
       branch, layer[NormPart::kPostMlpNorm],
@@ -396,15 +400,16 @@ void TransformerPass::WriteLogits(std::span<float> logits, int num_tokens) {
   if (config.projects_embeddings()) {
     const auto projected =
         FirstRows(branch_, num_tokens, config.embedding_size());
-    MatMul(read, weights.project_out, projected, *pool_);
+    MatMul(read, weights[MatrixPart::kProjectOut].matrix, projected, *pool_);
     read = projected;
   }
-  MatMul(read, weights.head, logits, *pool_);
+  const ProductWeights& head = weights[MatrixPart::kHead];
+  MatMul(read, head.matrix, logits, *pool_);
   const auto cap = static_cast<float>(config.logit_soft_cap);
-  if (cap == 0 && weights.logits_bias.empty()) return;
+  if (cap == 0 && head.bias.empty()) return;
   ForRowBlocks(num_tokens, config.vocab_size, [&](int begin, int end) {
     const auto rows = RowsBetween(logits, begin, end, config.vocab_size);
-    if (!weights.logits_bias.empty()) AddToRows(weights.logits_bias, rows);
+    if (!head.bias.empty()) AddToRows(head.bias, rows);
     if (cap > 0) SoftCapInPlace(cap, rows);
   });
 }

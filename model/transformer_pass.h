@@ -89,19 +89,19 @@ class TransformerPass {
   // Adds the position's vector to `x`, if positions are added to embeddings.
   void AddPosition(const TransformerStackWeights& stack, int position,
                    std::span<float> buffer, std::span<float> x) const;
-  void StoreProjections(int layer_idx, const TransformerLayerWeights& layer,
+  void StoreProjections(int layer_idx, const WeightParts& layer,
                         const Batch& batch, KvLayer& kv_layer);
   // Applies the head norms and RoPE to q and k of a token, in place.
   //   qk  [num_heads + num_kv_heads, head_dim]
-  void FinishQueriesAndKeys(int layer_idx, const TransformerLayerWeights& layer,
+  void FinishQueriesAndKeys(int layer_idx, const WeightParts& layer,
                             int position, std::span<float> qk);
   Batch KeepLogitsTokens(const StepPlan& plan, RowRange rows,
                          const Batch& batch);
   void AttendAndAdd(const TransformerStackWeights& stack, int layer_idx,
                     const AttentionOptions& options, const Batch& batch,
                     const KvLayer& kv_layer, const std::stop_token& stop);
-  void AttendToSourceAndAdd(const TransformerLayerWeights& layer,
-                            const Batch& batch, const KvLayer& kv_layer);
+  void AttendToSourceAndAdd(const WeightParts& layer, const Batch& batch,
+                            const KvLayer& kv_layer);
   void FeedForwardAndAdd(const TransformerStackWeights& stack, int layer_idx,
                          int num_tokens);
   AttentionOptions OptionsOf(const TransformerStackWeights& stack,

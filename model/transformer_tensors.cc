@@ -10,8 +10,8 @@
 
 #include "base/json.h"
 #include "base/status.h"
-#include "model/find_layer_tensors.h"
 #include "model/find_tensor.h"
+#include "model/find_tensor_parts.h"
 #include "model/positions.h"
 
 namespace espalier {
@@ -60,30 +60,24 @@ bool IsOfOtherModel(std::string_view name, const TensorNames& names) {
   });
 }
 
-void AppendNorm(const NormTensors& norm, std::vector<Tensor>* all) {
-  all->insert(all->end(), {norm.weight, norm.bias});
-}
-
-void AppendLayer(const TransformerLayerTensors& layer,
-                 std::vector<Tensor>* all) {
+void AppendParts(const TensorParts& parts, std::vector<Tensor>* all) {
+  for (const TableTensor& table : kTableTensors) {
+    all->push_back(parts[table.table]);
+  }
   for (const MatrixPart matrix : kMatrixParts) {
-    const MatrixTensors& group = layer[matrix];
+    const MatrixTensors& group = parts[matrix];
     all->insert(all->end(), group.weights.begin(), group.weights.end());
     all->insert(all->end(), group.biases.begin(), group.biases.end());
   }
   for (const NormTensor& norm : kNormTensors) {
-    AppendNorm(layer[norm.norm], all);
+    all->insert(all->end(), {parts[norm.norm].weight, parts[norm.norm].bias});
   }
 }
 
 void AppendStack(const TransformerStackTensors& stack,
                  std::vector<Tensor>* all) {
-  all->insert(all->end(), {stack.positions, stack.distance_biases});
-  AppendNorm(stack.embedding_norm, all);
-  AppendNorm(stack.final_norm, all);
-  for (const TransformerLayerTensors& layer : stack.layers) {
-    AppendLayer(layer, all);
-  }
+  AppendParts(stack, all);
+  for (const TensorParts& layer : stack.layers) AppendParts(layer, all);
 }
 
 // Checks that every weight is used. An unused one, such as a further layer or a
@@ -131,81 +125,85 @@ std::string EmbeddingName(const Checkpoint& checkpoint,
   return name;
 }
 
+// Positions that are computed may be stored, too, rounded maybe.
+absl::StatusOr<Tensor> FindSinusoidalPositions(const Checkpoint& checkpoint,
+                                               const TransformerConfig& config,
+                                               const std::string& name) {
+  const auto located = checkpoint.Find(name);
+  if (!located.ok()) return Tensor();
+  ASSIGN_OR_RETURN(
+      const Tensor tensor,
+      FindTensor(checkpoint, name, {config.max_context, config.hidden_size}));
+  RETURN_IF_ERROR(
+      Annotate(CheckSinusoidalPositions(tensor.data, tensor.dtype,
+                                        config.max_context, config.hidden_size),
+               Concat(located->path, ": tensor ", name)));
+  return tensor;
+}
+
 // Finds the tensors of an encoder or a decoder.
-class StackFinder {
- public:
-  StackFinder(const Checkpoint& checkpoint, const TransformerConfig& config,
-              std::string base)
-      : checkpoint_(checkpoint), config_(config), base_(std::move(base)) {}
-
-  absl::Status Run(const TensorNames& names,
-                   const std::vector<LayerConfig>& layers,
-                   TransformerStackTensors* stack) {
-    const int hidden = config_.hidden_size;
-    if (config_.positions == PositionKind::kLearned) {
-      // An encoder has as many, though it may read fewer tokens.
-      const int num_rows = config_.position_offset + config_.max_context;
-      ASSIGN_OR_RETURN(stack->positions,
-                       Weight(names.positions, {num_rows, hidden}));
-    }
-    if (config_.positions == PositionKind::kSinusoidal) {
-      ASSIGN_OR_RETURN(stack->positions, StoredPositions(names.positions));
-    }
-    if (config_.positions == PositionKind::kDistances) {
-      ASSIGN_OR_RETURN(
-          stack->distance_biases,
-          Weight(names.distance_biases,
-                 {config_.num_distance_buckets, config_.num_heads}));
-    }
-    if (config_.has_embedding_norm) {
-      ASSIGN_OR_RETURN(stack->embedding_norm, Norm(names.embedding_norm));
-    }
-    if (!config_.norms_sums) {
-      ASSIGN_OR_RETURN(stack->final_norm, Norm(names.final_norm));
-    }
-    for (size_t i = 0; i < layers.size(); ++i) {
-      ASSIGN_OR_RETURN(TransformerLayerTensors layer,
-                       FindLayerTensors(checkpoint_, config_, layers[i], names,
-                                        Concat(base_, names.layers, i, ".")));
-      stack->layers.push_back(std::move(layer));
-    }
-    return absl::OkStatus();
+absl::Status FindStack(const Checkpoint& checkpoint, const TensorOwner& owner,
+                       const std::string& base,
+                       TransformerStackTensors* stack) {
+  ASSIGN_OR_RETURN(static_cast<TensorParts&>(*stack),
+                   FindTensorParts(checkpoint, owner, base));
+  if (owner.config.positions == PositionKind::kSinusoidal) {
+    ASSIGN_OR_RETURN((*stack)[TablePart::kPositions],
+                     FindSinusoidalPositions(
+                         checkpoint, owner.config,
+                         Concat(base, owner.names().positions, ".weight")));
   }
-
- private:
-  absl::StatusOr<Tensor> Weight(std::string_view name,
-                                const std::vector<int64_t>& shape) const {
-    return FindTensor(checkpoint_, Concat(base_, name, ".weight"), shape);
+  for (size_t i = 0; i < owner.layers().size(); ++i) {
+    ASSIGN_OR_RETURN(
+        TensorParts layer,
+        FindTensorParts(checkpoint, owner.OfLayer(i),
+                        Concat(base, owner.names().layers, i, ".")));
+    stack->layers.push_back(std::move(layer));
   }
+  return absl::OkStatus();
+}
 
-  // Positions that are computed may be stored, too, rounded maybe.
-  absl::StatusOr<Tensor> StoredPositions(std::string_view name) const {
-    const std::string full_name = Concat(base_, name, ".weight");
-    const auto located = checkpoint_.Find(full_name);
-    if (!located.ok()) return Tensor();
-    ASSIGN_OR_RETURN(const Tensor tensor,
-                     Weight(name, {config_.max_context, config_.hidden_size}));
-    RETURN_IF_ERROR(Annotate(
-        CheckSinusoidalPositions(tensor.data, tensor.dtype, config_.max_context,
-                                 config_.hidden_size),
-        Concat(located->path, ": tensor ", full_name)));
-    return tensor;
+// Finds the embedding and checks tensors that are tied to it.
+absl::StatusOr<Tensor> FindEmbedding(const Checkpoint& checkpoint,
+                                     const TransformerConfig& config,
+                                     const std::string& base) {
+  const TensorNames& names = config.names;
+  ASSIGN_OR_RETURN(
+      Tensor embedding,
+      FindTensor(checkpoint, EmbeddingName(checkpoint, names, base),
+                 {config.vocab_size, config.embedding_size()}));
+  for (const std::string_view alias : names.embedding_aliases) {
+    RETURN_IF_ERROR(CheckTied(checkpoint, names, Concat(base, alias, ".weight"),
+                              embedding));
   }
+  return embedding;
+}
 
-  absl::StatusOr<NormTensors> Norm(std::string_view name) const {
-    NormTensors norm;
-    ASSIGN_OR_RETURN(norm.weight, Weight(name, {config_.hidden_size}));
-    if (config_.norm != NormKind::kLayer) return norm;
-    ASSIGN_OR_RETURN(norm.bias,
-                     FindTensor(checkpoint_, Concat(base_, name, ".bias"),
-                                {config_.hidden_size}));
-    return norm;
+// Finds the head, unless it is the embedding, and the bias of the logits.
+absl::StatusOr<MatrixTensors> FindHead(const Checkpoint& checkpoint,
+                                       const TransformerConfig& config,
+                                       const Tensor& embedding) {
+  MatrixTensors head;
+  const std::string name = Concat(config.names.head, ".weight");
+  const bool lacks_head = config.may_lack_head && !checkpoint.Find(name).ok();
+  if (config.tie_word_embeddings) {
+    RETURN_IF_ERROR(CheckTied(checkpoint, config.names, name, embedding));
+  } else if (!lacks_head) {
+    ASSIGN_OR_RETURN(Tensor weight,
+                     FindMatrix(checkpoint, config, name, config.vocab_size,
+                                config.embedding_size()));
+    head.weights = {std::move(weight)};
   }
-
-  const Checkpoint& checkpoint_;
-  const TransformerConfig& config_;
-  const std::string base_;
-};
+  // A missing bias is zero, as in transformers.
+  const std::string bias_name(config.names.logits_bias);
+  if (config.has_logits_bias && checkpoint.Find(bias_name).ok()) {
+    ASSIGN_OR_RETURN(Tensor bias,
+                     FindTensor(checkpoint, bias_name, {1, config.vocab_size}));
+    bias.num_rows = config.vocab_size;
+    head.biases = {std::move(bias)};
+  }
+  return head;
+}
 
 // Returns the prefix of all names but the head's in this checkpoint.
 std::string_view BaseOf(const Checkpoint& checkpoint,
@@ -223,57 +221,23 @@ std::string_view BaseOf(const Checkpoint& checkpoint,
 
 absl::StatusOr<TransformerTensors> FindTransformerTensors(
     const Checkpoint& checkpoint, const TransformerConfig& config) {
-  const TensorNames& names = config.names;
-  const std::vector<int64_t> table = {config.vocab_size,
-                                      config.embedding_size()};
-  const std::string base(BaseOf(checkpoint, names));
+  const std::string base(BaseOf(checkpoint, config.names));
+  ASSIGN_OR_RETURN(Tensor embedding, FindEmbedding(checkpoint, config, base));
+  ASSIGN_OR_RETURN(MatrixTensors head, FindHead(checkpoint, config, embedding));
   TransformerTensors tensors;
-  const std::string embedding = EmbeddingName(checkpoint, names, base);
-  ASSIGN_OR_RETURN(tensors.embedding, FindTensor(checkpoint, embedding, table));
-  for (const std::string_view alias : names.embedding_aliases) {
-    RETURN_IF_ERROR(CheckTied(checkpoint, names, Concat(base, alias, ".weight"),
-                              tensors.embedding));
-  }
-  const std::string head = Concat(names.head, ".weight");
-  const bool lacks_head = config.may_lack_head && !checkpoint.Find(head).ok();
-  if (config.tie_word_embeddings) {
-    RETURN_IF_ERROR(CheckTied(checkpoint, names, head, tensors.embedding));
-  } else if (!lacks_head) {
-    ASSIGN_OR_RETURN(tensors.head,
-                     FindMatrix(checkpoint, config, head, config.vocab_size,
-                                config.embedding_size()));
-  }
-  if (config.projects_embeddings()) {
-    const int size = config.embedding_size();
-    ASSIGN_OR_RETURN(
-        tensors.project_in,
-        FindTensor(checkpoint, Concat(base, names.project_in, ".weight"),
-                   {config.hidden_size, size}));
-    ASSIGN_OR_RETURN(
-        tensors.project_out,
-        FindTensor(checkpoint, Concat(base, names.project_out, ".weight"),
-                   {size, config.hidden_size}));
-  }
-  // A missing logits bias is zero, as in transformers.
-  const std::string bias(names.logits_bias);
-  if (config.has_logits_bias && checkpoint.Find(bias).ok()) {
-    ASSIGN_OR_RETURN(tensors.logits_bias,
-                     FindTensor(checkpoint, bias, {1, config.vocab_size}));
-  }
-  StackFinder finder(checkpoint, config, base);
-  RETURN_IF_ERROR(finder.Run(names, config.layers, &tensors));
+  RETURN_IF_ERROR(FindStack(checkpoint, {config}, base, &tensors));
+  tensors[TablePart::kEmbedding] = std::move(embedding);
+  tensors[MatrixPart::kHead] = std::move(head);
   if (config.encoder) {
-    RETURN_IF_ERROR(finder.Run(config.encoder->names, config.encoder->layers,
-                               &tensors.encoder));
+    RETURN_IF_ERROR(FindStack(checkpoint, {config, /*is_encoder=*/true}, base,
+                              &tensors.encoder));
   }
   RETURN_IF_ERROR(CheckAllAreUsed(checkpoint, config, tensors));
   return tensors;
 }
 
 std::vector<TransformerTensor> AllTensors(const TransformerTensors& tensors) {
-  std::vector<TransformerTensor> all = {tensors.embedding, tensors.project_in,
-                                        tensors.project_out, tensors.head,
-                                        tensors.logits_bias};
+  std::vector<TransformerTensor> all;
   AppendStack(tensors, &all);
   AppendStack(tensors.encoder, &all);
   std::erase_if(all, [](const Tensor& tensor) { return tensor.data.empty(); });

@@ -14,8 +14,8 @@
 #include "absl/status/statusor.h"
 #include "base/dtype.h"
 #include "model/checkpoint.h"
-#include "model/layer_parts.h"
 #include "model/transformer_config.h"
+#include "model/transformer_parts.h"
 
 namespace espalier {
 
@@ -56,26 +56,18 @@ struct MatrixTensors {
   std::vector<TransformerTensor> biases;
 };
 
-using TransformerLayerTensors = LayerParts<NormTensors, MatrixTensors>;
+using TensorParts =
+    TransformerParts<NormTensors, MatrixTensors, TransformerTensor>;
 
-// An encoder, or a decoder.
-struct TransformerStackTensors {
-  // [position_offset + max_context, hidden_size]; no rows for sinusoidal
-  // positions that are not stored
-  TransformerTensor positions;
-  NormTensors embedding_norm;         // [hidden_size]
-  TransformerTensor distance_biases;  // [num_distance_buckets, num_heads]
-  std::vector<TransformerLayerTensors> layers;
-  NormTensors final_norm;  // [hidden_size]
+// An encoder, or a decoder, and its tensors outside of layers. Positions have
+// no rows if they are sinusoidal and not stored.
+struct TransformerStackTensors : TensorParts {
+  std::vector<TensorParts> layers;
 };
 
+// The head has no weights if it is the embedding. The bias of the logits is the
+// head's; without one it is zero.
 struct TransformerTensors : TransformerStackTensors {
-  TransformerTensor embedding;    // [vocab_size, embedding_size]
-  TransformerTensor project_in;   // [hidden_size, embedding_size]
-  TransformerTensor project_out;  // [embedding_size, hidden_size]
-  // [vocab_size, embedding_size]; no rows if tied
-  TransformerTensor head;
-  TransformerTensor logits_bias;    // [1, vocab_size]
   TransformerStackTensors encoder;  // without layers in a decoder-only model
 };
 

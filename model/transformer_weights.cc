@@ -30,31 +30,23 @@ class MatrixPacker {
         arena_(static_cast<size_t>(total_bytes)) {}
 
   // The tensors, each [num_rows, num_cols], stacked.
-  PackedMatrix Stack(std::span<const Tensor> tensors, int num_cols) {
-    return PackAs(format_, tensors, num_cols);
-  }
-
-  // The head ranks thousands of tokens, for which int4 and e4m3's 3-bit
-  // mantissa are too coarse.
-  PackedMatrix PackHead(const Tensor& tensor, int num_cols) {
-    const WeightFormat format =
-        format_ == WeightFormat::kInt4  ? WeightFormat::kInt8
-        : format_ == WeightFormat::kFp8 ? WeightFormat::kAsStored
-                                        : format_;
-    return PackAs(format, std::span(&tensor, 1), num_cols);
-  }
-
-  // Projections keep their format: embeddings and the head's input are not
-  // rounded.
-  PackedMatrix PackProjection(const Tensor& tensor, int num_cols) {
-    if (tensor.num_rows == 0) return PackedMatrix();
-    return PackAs(WeightFormat::kAsStored, std::span(&tensor, 1), num_cols);
+  PackedMatrix Pack(std::span<const Tensor> tensors, int num_cols,
+                    CoarsestFormat coarsest) {
+    return PackAs(FormatOf(coarsest), tensors, num_cols);
   }
 
   // The first error; matrices that were packed after it are invalid.
   const absl::Status& status() const { return status_; }
 
  private:
+  WeightFormat FormatOf(CoarsestFormat coarsest) const {
+    if (coarsest == CoarsestFormat::kAny) return format_;
+    if (coarsest == CoarsestFormat::kAsStored) return WeightFormat::kAsStored;
+    return format_ == WeightFormat::kInt4  ? WeightFormat::kInt8
+           : format_ == WeightFormat::kFp8 ? WeightFormat::kAsStored
+                                           : format_;
+  }
+
   PackedMatrix PackAs(WeightFormat format, std::span<const Tensor> tensors,
                       int num_cols) {
     std::vector<PackedMatrix::Part> parts;
@@ -99,25 +91,26 @@ class MatrixPacker {
 };
 
 // Bytes of the tensors that are packed.
-size_t NumPackedBytes(const TransformerStackTensors& tensors) {
+int64_t NumPackedBytes(const TensorParts& parts) {
   size_t sum = 0;
-  for (const TransformerLayerTensors& layer : tensors.layers) {
-    for (const MatrixPart matrix : kMatrixParts) {
-      for (const Tensor& tensor : layer[matrix].weights) {
-        sum += tensor.data.size();
-      }
+  for (const MatrixPart matrix : kMatrixParts) {
+    for (const Tensor& tensor : parts[matrix].weights) {
+      sum += tensor.data.size();
+    }
+  }
+  return static_cast<int64_t>(sum);
+}
+int64_t NumPackedBytes(const TransformerTensors& tensors) {
+  int64_t sum = 0;
+  for (const TransformerStackTensors* stack :
+       {static_cast<const TransformerStackTensors*>(&tensors),
+        &tensors.encoder}) {
+    sum += NumPackedBytes(static_cast<const TensorParts&>(*stack));
+    for (const TensorParts& layer : stack->layers) {
+      sum += NumPackedBytes(layer);
     }
   }
   return sum;
-}
-int64_t NumPackedBytes(const TransformerTensors& tensors) {
-  const TransformerStackTensors& decoder = tensors;
-  const Tensor& head =
-      tensors.head.num_rows > 0 ? tensors.head : tensors.embedding;
-  return static_cast<int64_t>(
-      head.data.size() + tensors.project_in.data.size() +
-      tensors.project_out.data.size() + NumPackedBytes(decoder) +
-      NumPackedBytes(tensors.encoder));
 }
 
 void AppendWidened(const Tensor& tensor, std::vector<float>* to) {
@@ -152,78 +145,61 @@ NormWeights MakeNorm(const TransformerConfig& config,
   return norm;
 }
 
-TransformerLayerWeights PackLayer(const TransformerConfig& config,
-                                  const LayerConfig& layer,
-                                  const TransformerLayerTensors& tensors,
-                                  MatrixPacker* matrices) {
-  TransformerLayerWeights weights;
+void PackParts(const TensorOwner& owner, const TensorParts& tensors,
+               MatrixPacker* matrices, WeightParts* weights) {
+  for (const TableTensor& table : kTableTensors) {
+    const Tensor& tensor = tensors[table.table];
+    if (tensor.num_rows == 0 || !table.is_kept) continue;
+    (*weights)[table.table] =
+        EmbeddingTable(tensor.data, tensor.dtype, SizeOf(owner, table.cols));
+  }
   for (const NormTensor& norm : kNormTensors) {
-    weights[norm.norm] = MakeNorm(config, tensors[norm.norm]);
+    (*weights)[norm.norm] = MakeNorm(owner.config, tensors[norm.norm]);
   }
   for (const MatrixPart matrix : kMatrixParts) {
     const MatrixTensors& group = tensors[matrix];
     if (group.weights.empty()) continue;
-    weights[matrix] = {
-        matrices->Stack(group.weights,
-                        SizeOf(config, layer, FirstMember(matrix).cols)),
+    const MatrixTensor& first = FirstMember(matrix);
+    (*weights)[matrix] = {
+        matrices->Pack(group.weights, SizeOf(owner, first.cols),
+                       first.coarsest),
         Widen(group.biases)};
   }
-  return weights;
 }
 
-EmbeddingTable Table(const Tensor& tensor, int num_cols) {
-  return EmbeddingTable(tensor.data, tensor.dtype, num_cols);
-}
-
-// `sees_all`: an encoder's.
-void PackStack(const TransformerConfig& config,
-               const std::vector<LayerConfig>& layers,
-               const TransformerStackTensors& tensors, bool sees_all,
+void PackStack(const TensorOwner& owner, const TransformerStackTensors& tensors,
                MatrixPacker* matrices, TransformerStackWeights* weights) {
-  if (tensors.positions.num_rows > 0) {
-    weights->positions = Table(tensors.positions, config.hidden_size);
-  }
+  const TransformerConfig& config = owner.config;
   if (config.positions == PositionKind::kDistances) {
-    weights->distance_biases =
-        BiasesByDistance(WidenAll(tensors.distance_biases, config.num_heads),
-                         config.num_heads, config.max_distance, sees_all);
+    weights->distance_biases = BiasesByDistance(
+        WidenAll(tensors[TablePart::kDistanceBiases], config.num_heads),
+        config.num_heads, config.max_distance, /*sees_all=*/owner.is_encoder);
   }
-  weights->embedding_norm = MakeNorm(config, tensors.embedding_norm);
-  for (size_t i = 0; i < layers.size(); ++i) {
-    weights->layers.push_back(
-        PackLayer(config, layers[i], tensors.layers[i], matrices));
+  weights->layers.resize(tensors.layers.size());
+  for (size_t i = 0; i < tensors.layers.size(); ++i) {
+    PackParts(owner.OfLayer(i), tensors.layers[i], matrices,
+              &weights->layers[i]);
   }
-  weights->final_norm = MakeNorm(config, tensors.final_norm);
+  PackParts(owner, tensors, matrices, weights);
 }
 
 absl::StatusOr<TransformerWeights> Load(
     std::shared_ptr<const Checkpoint> checkpoint,
     const TransformerConfig& config, const WeightOptions& options) {
-  ASSIGN_OR_RETURN(const TransformerTensors tensors,
+  ASSIGN_OR_RETURN(TransformerTensors tensors,
                    FindTransformerTensors(*checkpoint, config));
-  const int embedding_size = config.embedding_size();
+  std::vector<Tensor>& head = tensors[MatrixPart::kHead].weights;
+  if (head.empty()) head = {tensors[TablePart::kEmbedding]};
   MatrixPacker matrices(options, NumPackedBytes(tensors));
   TransformerWeights weights;
   weights.config = config;
   weights.format = options.format;
   weights.checkpoint = std::move(checkpoint);
-  weights.embedding = Table(tensors.embedding, embedding_size);
-  weights.project_in =
-      matrices.PackProjection(tensors.project_in, embedding_size);
-  if (!tensors.logits_bias.data.empty()) {
-    weights.logits_bias = WidenAll(tensors.logits_bias, config.vocab_size);
-  }
-  PackStack(config, config.layers, tensors, /*sees_all=*/false, &matrices,
-            &weights);
   if (config.encoder) {
-    PackStack(config, config.encoder->layers, tensors.encoder,
-              /*sees_all=*/true, &matrices, &weights.encoder);
+    PackStack({config, /*is_encoder=*/true}, tensors.encoder, &matrices,
+              &weights.encoder);
   }
-  weights.project_out =
-      matrices.PackProjection(tensors.project_out, config.hidden_size);
-  weights.head = matrices.PackHead(
-      tensors.head.num_rows > 0 ? tensors.head : tensors.embedding,
-      embedding_size);
+  PackStack({config}, tensors, &matrices, &weights);
   RETURN_IF_ERROR(Annotate(matrices.status(), weights.checkpoint->path()));
   return weights;
 }

@@ -17,9 +17,9 @@
 #include "kernels/matmul/packed_matrix.h"
 #include "model/checkpoint.h"
 #include "model/embedding_table.h"
-#include "model/layer_parts.h"
 #include "model/load_progress.h"
 #include "model/transformer_config.h"
+#include "model/transformer_parts.h"
 
 namespace espalier {
 
@@ -34,29 +34,22 @@ struct ProductWeights {
   std::vector<float> bias;  // [outputs]
 };
 
-using TransformerLayerWeights = LayerParts<NormWeights, ProductWeights>;
+using WeightParts =
+    TransformerParts<NormWeights, ProductWeights, EmbeddingTable>;
 
-// An encoder, or a decoder.
-struct TransformerStackWeights {
-  // [position_offset + max_context, hidden_size]; empty for sinusoidal
-  // positions that are not stored
-  EmbeddingTable positions;
-  NormWeights embedding_norm;  // [hidden_size]
+// An encoder, or a decoder, and its weights outside of layers. The head is
+// there also if tied, and its bias is that of the logits. Positions are empty
+// if they are sinusoidal and not stored.
+struct TransformerStackWeights : WeightParts {
   // As AttentionOptions::biases.
   std::vector<float> distance_biases;
-  std::vector<TransformerLayerWeights> layers;
-  NormWeights final_norm;
+  std::vector<WeightParts> layers;
 };
 
 struct TransformerWeights : TransformerStackWeights {
   TransformerConfig config;
   WeightFormat format = WeightFormat::kAsStored;
   std::shared_ptr<const Checkpoint> checkpoint;  // owns embeddings
-  EmbeddingTable embedding;                      // [vocab_size, embedding_size]
-  PackedMatrix project_in;         // [hidden_size, embedding_size]; or empty
-  PackedMatrix project_out;        // [embedding_size, hidden_size]; or empty
-  PackedMatrix head;               // [vocab_size, embedding_size]; also if tied
-  std::vector<float> logits_bias;  // [vocab_size]
   TransformerStackWeights encoder;  // without layers in a decoder-only model
 };
 

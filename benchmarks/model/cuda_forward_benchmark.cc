@@ -155,8 +155,8 @@ double Bytes(const CudaMatrix& w) {
 
 // Returns the bytes of weights that a step reads.
 double WeightBytes(const CudaTransformerWeights& weights) {
-  double bytes = Bytes(weights.head);
-  for (const CudaTransformerLayer& layer : weights.layers) {
+  double bytes = Bytes(weights[MatrixPart::kHead].matrix);
+  for (const CudaWeightParts& layer : weights.layers) {
     for (const MatrixPart matrix : kMatrixParts) {
       bytes += Bytes(layer[matrix].matrix);
     }
@@ -178,7 +178,7 @@ class Profile {
             device, {.max_rows = num_rows,
                      .max_outputs = 2 * weights.widths.intermediate,
                      .largest_matrix = MaxMatrixWeights(weights)}))) {
-    int widest = weights.head.num_rows;
+    int widest = weights[MatrixPart::kHead].matrix.num_rows;
     for (const MatrixPart matrix : {MatrixPart::kGateUp, MatrixPart::kQkv}) {
       const CudaMatrix& w = weights.layers[0][matrix].matrix;
       widest = std::max({widest, w.num_rows, w.num_cols});
@@ -202,7 +202,7 @@ class Profile {
     };
     const auto products = [&](MatrixPart matrix, CudaEpilogue epilogue) {
       return TimeCaptured(stream, [&] {
-        for (const CudaTransformerLayer& layer : weights_.layers) {
+        for (const CudaWeightParts& layer : weights_.layers) {
           RETURN_IF_ERROR(matmul_->Run(x_.data(), num_rows_,
                                        layer[matrix].matrix, epilogue,
                                        out_.data(), stream));
@@ -215,7 +215,8 @@ class Profile {
     print("gate_up", products(MatrixPart::kGateUp, CudaEpilogue::kSiluMul));
     print("down", products(MatrixPart::kDown, CudaEpilogue::kAddFloat));
     print("head", TimeCaptured(stream, [&] {
-            return matmul_->Run(x_.data(), num_rows_, weights_.head,
+            return matmul_->Run(x_.data(), num_rows_,
+                                weights_[MatrixPart::kHead].matrix,
                                 CudaEpilogue::kStoreFloat, out_.data(), stream);
           }));
     print("norms", TimeCaptured(stream, [&] { return Norms(stream); }));
@@ -231,7 +232,7 @@ class Profile {
  private:
   absl::Status Norms(cudaStream_t stream) {
     const int size = transformer_.config().hidden_size;
-    for (const CudaTransformerLayer& layer : weights_.layers) {
+    for (const CudaWeightParts& layer : weights_.layers) {
       for (const NormPart norm :
            {NormPart::kAttentionNorm, NormPart::kMlpNorm}) {
         const CudaNormWeights& weights = layer[norm];
@@ -253,8 +254,8 @@ class Profile {
     for (int i = 0; i < config.num_layers(); ++i) {
       RETURN_IF_ERROR(CudaRotateAndStore(
           out_.data(), num_rows_, config.num_heads,
-          {static_cast<const float*>(weights_.embedding.data),
-           static_cast<const float*>(weights_.embedding.data)},
+          {static_cast<const float*>(weights_[TablePart::kEmbedding].data),
+           static_cast<const float*>(weights_[TablePart::kEmbedding].data)},
           slots, transformer_.cache(), i, stream));
     }
     return absl::OkStatus();
@@ -325,7 +326,8 @@ void RunShape(const Shape& shape, bool profile, double read_rate,
     }
     std::fflush(stdout);
   }
-  const double layer_bytes = WeightBytes(weights) - Bytes(weights.head);
+  const double layer_bytes =
+      WeightBytes(weights) - Bytes(weights[MatrixPart::kHead].matrix);
   for (const int num_tokens : kPrompts) {
     const StepPlan plan = PromptPlanOf(num_tokens);
     const auto batch =

@@ -20,48 +20,44 @@ class RandomFiller {
       : config_(config), widths_(widths) {}
 
   absl::Status Run(const CudaTransformerWeights& weights) {
-    const int hidden = config_.hidden_size;
-    RETURN_IF_ERROR(Fill(weights.embedding, config_.vocab_size, hidden));
-    if (!config_.tie_word_embeddings) {
-      RETURN_IF_ERROR(Fill(weights.head, config_.vocab_size, hidden));
-    }
-    RETURN_IF_ERROR(FillStack(config_.layers, weights));
-    return config_.encoder ? FillStack(config_.encoder->layers, weights.encoder)
-                           : absl::OkStatus();
+    RETURN_IF_ERROR(FillStack({config_}, weights));
+    if (!config_.encoder) return absl::OkStatus();
+    return FillStack({config_, /*is_encoder=*/true}, weights.encoder);
   }
 
  private:
-  absl::Status FillStack(const std::vector<LayerConfig>& layers,
+  absl::Status FillStack(const TensorOwner& owner,
                          const CudaTransformerStack& stack) {
-    const int hidden = config_.hidden_size;
-    if (stack.positions.data != nullptr) {
-      RETURN_IF_ERROR(Fill(stack.positions, stack.positions.num_rows, hidden));
-    }
-    RETURN_IF_ERROR(FillNorm(stack.embedding_norm.weight, hidden));
-    RETURN_IF_ERROR(FillNorm(stack.final_norm.weight, hidden));
-    for (size_t i = 0; i < layers.size(); ++i) {
-      RETURN_IF_ERROR(FillLayer(layers[i], stack.layers[i]));
+    RETURN_IF_ERROR(FillParts(owner, stack));
+    for (size_t i = 0; i < stack.layers.size(); ++i) {
+      RETURN_IF_ERROR(FillParts(owner.OfLayer(i), stack.layers[i]));
     }
     return absl::OkStatus();
   }
 
   // Padding rows get random numbers too: those of gate_up meet zero columns of
   // `down`, and random heads fill their padded width.
-  absl::Status FillLayer(const LayerConfig& kind,
-                         const CudaTransformerLayer& layer) {
+  absl::Status FillParts(const TensorOwner& owner,
+                         const CudaWeightParts& parts) {
+    for (const TableTensor& table : kTableTensors) {
+      const CudaMatrix& w = parts[table.table];
+      if (w.data == nullptr) continue;
+      RETURN_IF_ERROR(Fill(w, w.num_rows, SizeOf(owner, table.cols)));
+    }
     for (const NormTensor& norm : kNormTensors) {
       RETURN_IF_ERROR(
-          FillNorm(layer[norm.norm].weight, SizeOf(config_, kind, norm.size)));
+          FillNorm(parts[norm.norm].weight, SizeOf(owner, norm.size)));
     }
     for (const MatrixPart matrix : kMatrixParts) {
-      const CudaMatrix& w = layer[matrix].matrix;
-      if (w.data == nullptr) continue;
+      const CudaMatrix& w = parts[matrix].matrix;
+      if (w.data == nullptr || w.data == parts[TablePart::kEmbedding].data) {
+        continue;
+      }
       const auto [rows, cols] =
           std::pair(FirstMember(matrix).rows, FirstMember(matrix).cols);
       RETURN_IF_ERROR(
-          Fill(w, rows == LayerDim::kHidden ? config_.hidden_size : w.num_rows,
-               cols == LayerDim::kQueries ? widths_.q
-                                          : SizeOf(config_, kind, cols)));
+          Fill(w, rows == TensorDim::kHidden ? config_.hidden_size : w.num_rows,
+               cols == TensorDim::kQueries ? widths_.q : SizeOf(owner, cols)));
     }
     return absl::OkStatus();
   }

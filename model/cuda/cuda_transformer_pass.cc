@@ -182,7 +182,7 @@ absl::Status CudaTransformerPass::Enqueue(const CudaBatch& batch, float* logits,
         layers[i],
         has_cross_attention ? CrossOutputOf(layers[i]) : OutputOf(layers[i]),
         rows,
-        i == last ? weights_.final_norm
+        i == last ? weights_[NormPart::kFinalNorm]
                   : layers[i + 1][NormPart::kAttentionNorm],
         stream));
   }
@@ -194,20 +194,22 @@ absl::Status CudaTransformerPass::Enqueue(const CudaBatch& batch, float* logits,
 absl::Status CudaTransformerPass::Embed(const CudaTransformerStack& stack,
                                         const StackTokens& tokens,
                                         cudaStream_t stream) {
-  const CudaEmbedding embedding = {.tokens = weights_.embedding,
-                                   .scale = embedding_scale_,
-                                   .positions = sinusoids_.table.data == nullptr
-                                                    ? stack.positions
-                                                    : sinusoids_.table};
+  const CudaEmbedding embedding = {
+      .tokens = weights_[TablePart::kEmbedding],
+      .scale = embedding_scale_,
+      .positions = sinusoids_.table.data == nullptr
+                       ? stack[TablePart::kPositions]
+                       : sinusoids_.table};
   const CudaNorm first_norm = Norm(stack.layers[0][NormPart::kAttentionNorm]);
   CudaNorm norm = first_norm;
   if (config_.has_embedding_norm || config_.norms_sums) {
-    norm = Norm(stack.embedding_norm);
+    norm = Norm(stack[NormPart::kEmbeddingNorm]);
     norm.replaces_x = config_.has_embedding_norm;
   }
   if (embedding.is_plain() && norm.is_plain()) {
-    return CudaEmbed(tokens.tokens, tokens.num_tokens, weights_.embedding, norm,
-                     scratch_.x, scratch_.normed, stream);
+    return CudaEmbed(tokens.tokens, tokens.num_tokens,
+                     weights_[TablePart::kEmbedding], norm, scratch_.x,
+                     scratch_.normed, stream);
   }
   RETURN_IF_ERROR(CudaEmbedTokens(tokens.tokens, tokens.positions,
                                   tokens.num_tokens, embedding, norm,
@@ -220,9 +222,10 @@ absl::Status CudaTransformerPass::Embed(const CudaTransformerStack& stack,
 }
 
 // Leaves rotated q in qkv, and k and v in their pages.
-absl::Status CudaTransformerPass::StoreProjections(
-    const CudaTransformerLayer& layer, int layer_idx, const StackTokens& tokens,
-    cudaStream_t stream) {
+absl::Status CudaTransformerPass::StoreProjections(const CudaWeightParts& layer,
+                                                   int layer_idx,
+                                                   const StackTokens& tokens,
+                                                   cudaStream_t stream) {
   const CudaProductWeights& qkv = layer[MatrixPart::kQkv];
   RETURN_IF_ERROR(matmul_->Run(scratch_.normed, tokens.num_tokens, qkv.matrix,
                                CudaEpilogue::kStore, scratch_.qkv, stream));
@@ -260,7 +263,7 @@ absl::Status CudaTransformerPass::FinishHeads(const CudaHeadWeights& heads,
 }
 
 CudaTransformerPass::AttentionOutput CudaTransformerPass::OutputOf(
-    const CudaTransformerLayer& layer) {
+    const CudaWeightParts& layer) {
   return {layer[MatrixPart::kOutput],
           layer[NormPart::kPostAttentionNorm].weight,
           layer[NormPart::kAttentionNorm]};
@@ -290,7 +293,7 @@ CudaTransformerPass::KeepLogitsTokens(const CudaBatch& batch,
 // product begins. Prefetching the next weights into L2 from the small kernels
 // made steps between 4 % faster and 3 % slower, depending on the model and the
 // amount prefetched.
-absl::Status CudaTransformerPass::FinishLayer(const CudaTransformerLayer& layer,
+absl::Status CudaTransformerPass::FinishLayer(const CudaWeightParts& layer,
                                               const AttentionOutput& output,
                                               const TokenRows& rows,
                                               const CudaNormWeights& next_norm,
@@ -305,7 +308,7 @@ absl::Status CudaTransformerPass::FinishLayer(const CudaTransformerLayer& layer,
                          stream);
 }
 
-absl::Status CudaTransformerPass::FeedForward(const CudaTransformerLayer& layer,
+absl::Status CudaTransformerPass::FeedForward(const CudaWeightParts& layer,
                                               int num_rows,
                                               cudaStream_t stream) {
   const CudaProductWeights& gate_up = layer[MatrixPart::kGateUp];
@@ -348,11 +351,12 @@ absl::Status CudaTransformerPass::AddAndNormalise(const Addition& addition,
 
 absl::Status CudaTransformerPass::WriteLogits(int num_rows, float* logits,
                                               cudaStream_t stream) {
-  RETURN_IF_ERROR(matmul_->Run(scratch_.normed, num_rows, weights_.head,
+  const CudaProductWeights& head = weights_[MatrixPart::kHead];
+  RETURN_IF_ERROR(matmul_->Run(scratch_.normed, num_rows, head.matrix,
                                CudaEpilogue::kStoreFloat, logits, stream));
-  if (weights_.logits_bias != nullptr) {
-    RETURN_IF_ERROR(CudaAddToRows(weights_.logits_bias, num_rows,
-                                  config_.vocab_size, logits, stream));
+  if (head.bias != nullptr) {
+    RETURN_IF_ERROR(
+        CudaAddToRows(head.bias, num_rows, config_.vocab_size, logits, stream));
   }
   const auto cap = static_cast<float>(config_.logit_soft_cap);
   if (cap == 0) return absl::OkStatus();
@@ -372,7 +376,7 @@ absl::Status CudaTransformerPass::ReadSources(const CudaBatch& batch,
   RETURN_IF_ERROR(Embed(encoder, tokens, stream));
   const TokenRows rows = {sources.num_tokens, scratch_.x, scratch_.attended};
   for (size_t i = 0; i < encoder.layers.size(); ++i) {
-    const CudaTransformerLayer& layer = encoder.layers[i];
+    const CudaWeightParts& layer = encoder.layers[i];
     RETURN_IF_ERROR(StoreProjections(layer, /*layer_idx=*/0, tokens, stream));
     RETURN_IF_ERROR(CudaAttention(
         sources.attention, SelfAttentionShape(encoder), scratch_.qkv,
@@ -381,7 +385,7 @@ absl::Status CudaTransformerPass::ReadSources(const CudaBatch& batch,
     RETURN_IF_ERROR(
         FinishLayer(layer, OutputOf(layer), rows,
                     i + 1 == encoder.layers.size()
-                        ? encoder.final_norm
+                        ? encoder[NormPart::kFinalNorm]
                         : encoder.layers[i + 1][NormPart::kAttentionNorm],
                     stream));
   }
@@ -399,7 +403,7 @@ absl::Status CudaTransformerPass::StoreSources(const CudaBatch& batch,
       .tables = batch.cross_attention.tables,
       .table_stride = batch.cross_attention.table_stride};
   for (int i = 0; i < config_.num_layers(); ++i) {
-    const CudaTransformerLayer& layer = weights_.layers[i];
+    const CudaWeightParts& layer = weights_.layers[i];
     const CudaProductWeights& kv = layer[MatrixPart::kCrossKv];
     RETURN_IF_ERROR(matmul_->Run(scratch_.normed, sources.num_tokens, kv.matrix,
                                  CudaEpilogue::kStore, scratch_.qkv, stream));
@@ -417,7 +421,7 @@ absl::Status CudaTransformerPass::StoreSources(const CudaBatch& batch,
 absl::Status CudaTransformerPass::AttendToSource(int layer_idx,
                                                  const CudaBatch& batch,
                                                  cudaStream_t stream) {
-  const CudaTransformerLayer& layer = weights_.layers[layer_idx];
+  const CudaWeightParts& layer = weights_.layers[layer_idx];
   const TokenRows rows = {batch.num_tokens, scratch_.x, scratch_.attended};
   const AttentionOutput output = OutputOf(layer);
   RETURN_IF_ERROR(AddAndNormalise(
@@ -434,7 +438,7 @@ absl::Status CudaTransformerPass::AttendToSource(int layer_idx,
 }
 
 CudaTransformerPass::AttentionOutput CudaTransformerPass::CrossOutputOf(
-    const CudaTransformerLayer& layer) {
+    const CudaWeightParts& layer) {
   return {layer[MatrixPart::kCrossOutput], nullptr,
           layer[NormPart::kCrossNorm]};
 }

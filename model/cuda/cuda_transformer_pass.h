@@ -99,9 +99,8 @@ class CudaTransformerPass {
                      const CudaNormWeights& next) const;
   absl::Status Embed(const CudaTransformerStack& stack,
                      const StackTokens& tokens, cudaStream_t stream);
-  absl::Status StoreProjections(const CudaTransformerLayer& layer,
-                                int layer_idx, const StackTokens& tokens,
-                                cudaStream_t stream);
+  absl::Status StoreProjections(const CudaWeightParts& layer, int layer_idx,
+                                const StackTokens& tokens, cudaStream_t stream);
   absl::Status FinishHeads(const CudaHeadWeights& heads, int num_heads,
                            int num_kv_heads, int num_tokens,
                            cudaStream_t stream);
@@ -112,15 +111,15 @@ class CudaTransformerPass {
   // output of cross-attention to `attended`.
   absl::Status AttendToSource(int layer_idx, const CudaBatch& batch,
                               cudaStream_t stream);
-  static AttentionOutput OutputOf(const CudaTransformerLayer& layer);
-  static AttentionOutput CrossOutputOf(const CudaTransformerLayer& layer);
+  static AttentionOutput OutputOf(const CudaWeightParts& layer);
+  static AttentionOutput CrossOutputOf(const CudaWeightParts& layer);
   absl::StatusOr<TokenRows> KeepLogitsTokens(const CudaBatch& batch,
                                              cudaStream_t stream);
-  absl::Status FinishLayer(const CudaTransformerLayer& layer,
+  absl::Status FinishLayer(const CudaWeightParts& layer,
                            const AttentionOutput& output, const TokenRows& rows,
                            const CudaNormWeights& next_norm,
                            cudaStream_t stream);
-  absl::Status FeedForward(const CudaTransformerLayer& layer, int num_rows,
+  absl::Status FeedForward(const CudaWeightParts& layer, int num_rows,
                            cudaStream_t stream);
   absl::Status AddAndNormalise(const Addition& addition, const TokenRows& rows,
                                const CudaNorm& norm, cudaStream_t stream);

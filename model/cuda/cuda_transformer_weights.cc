@@ -23,20 +23,29 @@ namespace {
 int RoundUp8(int size) { return (size + 7) / 8 * 8; }
 
 // A dimension, as wide as its rows are in device memory.
-int WidthOf(const CudaTransformerWidths& widths, const LayerConfig& layer,
-            LayerDim dim) {
+int WidthOf(const CudaTransformerWidths& widths, const TensorOwner& owner,
+            TensorDim dim) {
   switch (dim) {
-    case LayerDim::kHidden:
+    case TensorDim::kHidden:
       return widths.hidden;
-    case LayerDim::kQueries:
+    case TensorDim::kQueries:
       return widths.q;
-    case LayerDim::kKeys:
-    case LayerDim::kValues:
+    case TensorDim::kKeys:
+    case TensorDim::kValues:
       return widths.kv;
-    case LayerDim::kHead:
+    case TensorDim::kHead:
       return widths.head;
-    case LayerDim::kIntermediate:
-      return RoundUp8(layer.intermediate_size);
+    case TensorDim::kIntermediate:
+      return RoundUp8(owner.layer->intermediate_size);
+    case TensorDim::kEmbedding:  // no projections (model/cuda_limits.h)
+      return widths.hidden;
+    case TensorDim::kPositions:  // those that are used
+      return owner.is_encoder ? owner.config.encoder->max_tokens
+                              : owner.config.max_context;
+    case TensorDim::kVocabulary:
+    case TensorDim::kDistanceBuckets:
+    case TensorDim::kHeads:
+      return SizeOf(owner, dim);
   }
   CHECK(false) << static_cast<int>(dim);
   return 0;
@@ -63,36 +72,25 @@ class WeightPlacer {
   // Returns the bytes that they take.
   size_t Run(CudaTransformerWeights* weights) {
     weights->widths = widths_;
-    weights->embedding = Matrix(config_.vocab_size, widths_.hidden);
-    weights->head = config_.tie_word_embeddings
-                        ? weights->embedding
-                        : Matrix(config_.vocab_size, widths_.hidden);
-    weights->logits_bias =
-        VectorIf(config_.has_logits_bias, config_.vocab_size);
-    PlaceStack(config_.layers, config_.max_context, tensors_, weights);
+    PlaceStack({config_}, tensors_, weights);
     if (!config_.encoder) return arena_.size();
-    PlaceStack(config_.encoder->layers, config_.encoder->max_tokens,
+    PlaceStack({config_, /*is_encoder=*/true},
                tensors_ == nullptr ? nullptr : &tensors_->encoder,
                &weights->encoder);
     return arena_.size();
   }
 
  private:
-  void PlaceStack(const std::vector<LayerConfig>& layers, int num_positions,
-                  const TransformerStackTensors* from,
+  void PlaceStack(const TensorOwner& owner, const TransformerStackTensors* from,
                   CudaTransformerStack* stack) {
-    if (config_.positions == PositionKind::kLearned) {
-      stack->positions = Matrix(num_positions, widths_.hidden);
-    }
-    if (config_.has_embedding_norm) stack->embedding_norm = Norm();
+    static const TensorParts kNone;
+    PlaceParts(owner, from == nullptr ? kNone : *from, stack);
     stack->distance_biases =
         VectorIf(config_.positions == PositionKind::kDistances,
                  config_.num_heads * (2 * config_.max_distance + 1));
-    if (!config_.norms_sums) stack->final_norm = Norm();
-    static const TransformerLayerTensors kNone;
-    stack->layers.resize(layers.size());
-    for (size_t i = 0; i < layers.size(); ++i) {
-      PlaceLayer(layers[i], from == nullptr ? kNone : from->layers[i],
+    stack->layers.resize(owner.layers().size());
+    for (size_t i = 0; i < stack->layers.size(); ++i) {
+      PlaceParts(owner.OfLayer(i), from == nullptr ? kNone : from->layers[i],
                  &stack->layers[i]);
     }
   }
@@ -101,14 +99,15 @@ class WeightPlacer {
     const size_t bytes = size_t(num_rows) * num_cols * NumBytes(dtype);
     return CudaMatrix{arena_.TakeBytes(bytes), dtype, num_rows, num_cols};
   }
-  // Allocates a layer's matrix for `tensors`.
+  // Allocates a matrix for `tensors`.
   CudaMatrix PlaceMatrix(std::span<const TransformerTensor> tensors,
-                         int num_rows, int num_cols) {
+                         CoarsestFormat coarsest, int num_rows, int num_cols) {
     const bool is_fp8 =
         types_.format == WeightFormat::kFp8 ||
         (types_.dtype == DType::kBFloat16 && !tensors.empty() &&
          std::ranges::all_of(tensors, &TransformerTensor::is_fp8));
-    if (!is_fp8 || num_cols % kFp8RunInputs != 0) {
+    if (coarsest != CoarsestFormat::kAny || !is_fp8 ||
+        num_cols % kFp8RunInputs != 0) {
       return Matrix(num_rows, num_cols);
     }
     CudaMatrix matrix = {
@@ -120,38 +119,39 @@ class WeightPlacer {
   float* VectorIf(bool is_there, int size) {
     return is_there ? arena_.Take<float>(size) : nullptr;
   }
-  CudaNormWeights Norm() {
-    CudaNormWeights norm = {arena_.Take<float>(widths_.hidden)};
-    norm.bias = VectorIf(config_.norm == NormKind::kLayer, widths_.hidden);
-    return norm;
-  }
 
   // `from` is empty if nothing is stored.
-  void PlaceLayer(const LayerConfig& layer, const TransformerLayerTensors& from,
-                  CudaTransformerLayer* to) {
+  void PlaceParts(const TensorOwner& owner, const TensorParts& from,
+                  CudaWeightParts* to) {
+    for (const TableTensor& table : kTableTensors) {
+      if (!Has(owner, table.feature) || !table.is_kept) continue;
+      (*to)[table.table] = Matrix(WidthOf(widths_, owner, table.rows),
+                                  WidthOf(widths_, owner, table.cols));
+    }
     for (const NormTensor& norm : kNormTensors) {
-      if (!Has(config_, layer, norm.feature)) continue;
-      if (norm.size == LayerDim::kHidden) {
-        (*to)[norm.norm] = Norm();
-      } else {
-        (*to)[norm.norm].weight = arena_.Take<float>(widths_.head);
-      }
+      if (!Has(owner, norm.feature)) continue;
+      const int width = WidthOf(widths_, owner, norm.size);
+      (*to)[norm.norm].weight = arena_.Take<float>(width);
+      (*to)[norm.norm].bias = VectorIf(
+          config_.norm == NormKind::kLayer && norm.size == TensorDim::kHidden,
+          width);
     }
     for (const MatrixPart matrix : kMatrixParts) {
       int num_rows = 0;
       bool has_bias = false;
       for (const MatrixTensor& member : kMatrixTensors) {
-        if (member.matrix != matrix || !Has(config_, layer, member.feature)) {
-          continue;
-        }
-        num_rows += WidthOf(widths_, layer, member.rows);
-        has_bias = config_.*member.has_bias;
+        if (member.matrix != matrix || !Has(owner, member.feature)) continue;
+        num_rows += WidthOf(widths_, owner, member.rows);
+        has_bias = HasBias(config_, member);
       }
       if (num_rows == 0) continue;
+      const MatrixTensor& first = FirstMember(matrix);
       CudaProductWeights& product = (*to)[matrix];
       product.matrix =
-          PlaceMatrix(from[matrix].weights, num_rows,
-                      WidthOf(widths_, layer, FirstMember(matrix).cols));
+          matrix == MatrixPart::kHead && config_.tie_word_embeddings
+              ? (*to)[TablePart::kEmbedding]
+              : PlaceMatrix(from[matrix].weights, first.coarsest, num_rows,
+                            WidthOf(widths_, owner, first.cols));
       product.bias = VectorIf(has_bias, num_rows);
     }
   }
@@ -177,49 +177,31 @@ class ModelUploader {
 
   absl::Status Run(const TransformerTensors& from,
                    const CudaTransformerWeights& to) {
-    RETURN_IF_ERROR(
-        uploader_.Upload("embed_tokens", from.embedding, to.embedding));
-    if (!config_.tie_word_embeddings) {
-      RETURN_IF_ERROR(uploader_.Upload("lm_head", from.head, to.head));
-    }
-    if (config_.has_logits_bias && from.logits_bias.data.empty()) {
-      const std::vector<float> zeros(config_.vocab_size);
-      RETURN_IF_ERROR(uploader_.UploadFloats(zeros, to.logits_bias));
-    } else if (config_.has_logits_bias) {
-      TransformerTensor bias = from.logits_bias;
-      bias.num_rows = config_.vocab_size;  // it is stored as one row
-      RETURN_IF_ERROR(UploadVector(bias, to.logits_bias));
-    }
-    RETURN_IF_ERROR(UploadStack(config_.layers, from, /*sees_all=*/false, to));
+    RETURN_IF_ERROR(UploadStack({config_}, from, to));
     RETURN_IF_ERROR(ScaleHead(from, to));
     if (!config_.encoder) return absl::OkStatus();
-    return Annotate(UploadStack(config_.encoder->layers, from.encoder,
-                                /*sees_all=*/true, to.encoder),
-                    "encoder");
+    return Annotate(
+        UploadStack({config_, /*is_encoder=*/true}, from.encoder, to.encoder),
+        "encoder");
   }
 
  private:
-  absl::Status UploadStack(const std::vector<LayerConfig>& layers,
-                           const TransformerStackTensors& from, bool sees_all,
+  absl::Status UploadStack(const TensorOwner& owner,
+                           const TransformerStackTensors& from,
                            const CudaTransformerStack& to) {
-    if (config_.positions == PositionKind::kLearned) {
-      RETURN_IF_ERROR(uploader_.Upload(
-          "positions", UsedPositions(from, to.positions.num_rows),
-          to.positions));
-    }
+    RETURN_IF_ERROR(UploadParts(owner, from, to));
     if (to.distance_biases != nullptr) {
-      TransformerTensor buckets = from.distance_biases;
+      TransformerTensor buckets = from[TablePart::kDistanceBiases];
       buckets.num_rows *= config_.num_heads;  // all numbers
       RETURN_IF_ERROR(uploader_.UploadFloats(
           BiasesByDistance(WidenedNumbers(std::span(&buckets, 1)),
-                           config_.num_heads, config_.max_distance, sees_all),
+                           config_.num_heads, config_.max_distance,
+                           /*sees_all=*/owner.is_encoder),
           to.distance_biases));
     }
-    RETURN_IF_ERROR(UploadNorm(from.embedding_norm, to.embedding_norm));
-    RETURN_IF_ERROR(UploadNorm(from.final_norm, to.final_norm));
-    for (size_t i = 0; i < layers.size(); ++i) {
+    for (size_t i = 0; i < to.layers.size(); ++i) {
       RETURN_IF_ERROR(
-          Annotate(UploadLayer(layers[i], from.layers[i], to.layers[i]),
+          Annotate(UploadParts(owner.OfLayer(i), from.layers[i], to.layers[i]),
                    Concat("layer ", i)));
     }
     return absl::OkStatus();
@@ -230,53 +212,59 @@ class ModelUploader {
   absl::Status ScaleHead(const TransformerTensors& from,
                          const CudaTransformerWeights& to) {
     if (!config_.scales_head) return absl::OkStatus();
-    std::vector<float> norm = NormNumbers(from.final_norm.weight);
+    std::vector<float> norm = NormNumbers(from[NormPart::kFinalNorm].weight);
     for (float& weight : norm) {
       weight /= std::sqrt(static_cast<float>(config_.hidden_size));
     }
-    return uploader_.UploadFloats(norm, to.final_norm.weight);
+    return uploader_.UploadFloats(norm, to[NormPart::kFinalNorm].weight);
   }
 
-  // Returns `num_rows` rows from position 0 on: an encoder may read fewer
-  // tokens than it has positions.
-  TransformerTensor UsedPositions(const TransformerStackTensors& from,
-                                  int64_t num_rows) const {
-    TransformerTensor used = from.positions;
-    const size_t row_bytes = used.data.size() / used.num_rows;
-    used.data = used.data.subspan(row_bytes * config_.position_offset,
-                                  row_bytes * num_rows);
-    used.num_rows = num_rows;
-    return used;
-  }
-
-  absl::Status UploadLayer(const LayerConfig& layer,
-                           const TransformerLayerTensors& from,
-                           const CudaTransformerLayer& to) {
+  absl::Status UploadParts(const TensorOwner& owner, const TensorParts& from,
+                           const CudaWeightParts& to) {
+    for (const TableTensor& table : kTableTensors) {
+      RETURN_IF_ERROR(UploadTable(table, from[table.table], to[table.table]));
+    }
     for (const NormTensor& norm : kNormTensors) {
-      const bool is_of_heads = norm.size == LayerDim::kHead;
+      const bool is_of_heads = norm.size == TensorDim::kHead;
       RETURN_IF_ERROR(is_of_heads
                           ? UploadHeadNorm(from[norm.norm], to[norm.norm])
                           : UploadNorm(from[norm.norm], to[norm.norm]));
     }
     for (const MatrixPart matrix : kMatrixParts) {
-      RETURN_IF_ERROR(UploadProduct(layer, matrix, from[matrix], to[matrix]));
+      RETURN_IF_ERROR(UploadProduct(owner, matrix, from[matrix], to[matrix]));
     }
     return absl::OkStatus();
   }
 
-  absl::Status UploadProduct(const LayerConfig& layer, MatrixPart matrix,
+  // Positions are uploaded from position 0 on: an encoder may read fewer tokens
+  // than it has positions.
+  absl::Status UploadTable(const TableTensor& table,
+                           const TransformerTensor& from,
+                           const CudaMatrix& to) {
+    if (to.data == nullptr) return absl::OkStatus();
+    TransformerTensor used = from;
+    const size_t row_bytes = from.data.size() / from.num_rows;
+    const int first_row =
+        table.table == TablePart::kPositions ? config_.position_offset : 0;
+    used.data =
+        from.data.subspan(row_bytes * first_row, row_bytes * to.num_rows);
+    used.num_rows = to.num_rows;
+    return uploader_.Upload(table.label, used, to);
+  }
+
+  absl::Status UploadProduct(const TensorOwner& owner, MatrixPart matrix,
                              const MatrixTensors& from,
                              const CudaProductWeights& to) {
-    if (from.weights.empty()) return absl::OkStatus();
-    const std::vector<PlacedTensor> placed =
-        Place(layer, matrix, from.weights.size());
-    for (size_t i = 0; i < placed.size(); ++i) {
+    const size_t num_stored = std::max(from.weights.size(), from.biases.size());
+    if (num_stored == 0) return absl::OkStatus();
+    const std::vector<PlacedTensor> placed = Place(owner, matrix, num_stored);
+    for (size_t i = 0; i < from.weights.size(); ++i) {
       RETURN_IF_ERROR(uploader_.Upload(placed[i].label, from.weights[i],
                                        to.matrix, placed[i].place));
     }
-    if (to.bias == nullptr) return absl::OkStatus();
+    if (from.biases.empty()) return absl::OkStatus();
     std::vector<float> bias(to.matrix.num_rows);
-    for (size_t i = 0; i < placed.size(); ++i) {
+    for (size_t i = 0; i < from.biases.size(); ++i) {
       PlaceRows(WidenedNumbers(std::span(&from.biases[i], 1)), placed[i].place,
                 bias);
     }
@@ -286,22 +274,21 @@ class ModelUploader {
   // Returns the places of the `num_stored` tensors of a fuse group. Rows of
   // heads have the order of head_rows_, columns of heads are padded to the head
   // width, and blocks of gate and up rows alternate.
-  std::vector<PlacedTensor> Place(const LayerConfig& layer, MatrixPart matrix,
+  std::vector<PlacedTensor> Place(const TensorOwner& owner, MatrixPart matrix,
                                   size_t num_stored) const {
     std::vector<PlacedTensor> placed;
     int num_rows = 0;
     for (const MatrixTensor& member : kMatrixTensors) {
-      if (member.matrix != matrix || !Has(config_, layer, member.feature)) {
-        continue;
-      }
+      if (member.matrix != matrix || !Has(owner, member.feature)) continue;
       PlacedTensor tensor = {member.label, {.first_row = num_rows}};
-      PlaceHeads(layer, member.rows, &tensor.place);
-      if (member.cols == LayerDim::kQueries) {
+      PlaceHeads(owner, member.rows, &tensor.place);
+      if (member.cols == TensorDim::kQueries) {
         tensor.place.from_run = config_.head_dim;
         tensor.place.to_run = widths_.head;
       }
-      tensor.place.quantises = quantises_;
-      num_rows += WidthOf(widths_, layer, member.rows);
+      tensor.place.quantises =
+          quantises_ && member.coarsest == CoarsestFormat::kAny;
+      num_rows += WidthOf(widths_, owner, member.rows);
       placed.push_back(tensor);
     }
     if (matrix == MatrixPart::kGateUp && placed.size() == 2) {
@@ -315,18 +302,18 @@ class ModelUploader {
   }
 
   // Rows of heads come from head_rows_, which counts rows of q, k and v.
-  void PlaceHeads(const LayerConfig& layer, LayerDim rows,
+  void PlaceHeads(const TensorOwner& owner, TensorDim rows,
                   CudaTensorPlace* place) const {
     int first_row = 0;
-    for (const LayerDim dim :
-         {LayerDim::kQueries, LayerDim::kKeys, LayerDim::kValues}) {
-      const int width = WidthOf(widths_, layer, dim);
+    for (const TensorDim dim :
+         {TensorDim::kQueries, TensorDim::kKeys, TensorDim::kValues}) {
+      const int width = WidthOf(widths_, owner, dim);
       if (dim == rows) {
         place->sources = std::span(head_rows_).subspan(first_row, width);
         return;
       }
       first_row += width;
-      place->first_source += SizeOf(config_, layer, dim);
+      place->first_source += SizeOf(owner, dim);
     }
     place->first_source = 0;
   }
@@ -383,7 +370,7 @@ class ModelUploader {
   }
 
   const TransformerConfig& config_;
-  const bool quantises_;  // layers' matrices
+  const bool quantises_;
   const CudaTransformerWidths& widths_;
   const std::vector<int> head_rows_;  // (model/rotary_order.h)
   CudaWeightUploader& uploader_;
@@ -391,16 +378,16 @@ class ModelUploader {
 
 int64_t SizeOf(const CudaMatrix& w) { return int64_t{w.num_rows} * w.num_cols; }
 
-// function(matrix) of all matrices of all layers; some have no data.
+// function(matrix) of all matrices of products; some have no data.
 template <typename Function>
-void ForEachLayerMatrix(const CudaTransformerWeights& weights,
-                        Function function) {
-  for (const auto* layers : {&weights.layers, &weights.encoder.layers}) {
-    for (const CudaTransformerLayer& layer : *layers) {
-      for (const MatrixPart matrix : kMatrixParts) {
-        function(layer[matrix].matrix);
-      }
-    }
+void ForEachMatrix(const CudaTransformerWeights& weights, Function function) {
+  const auto visit = [&](const CudaWeightParts& parts) {
+    for (const MatrixPart matrix : kMatrixParts) function(parts[matrix].matrix);
+  };
+  const CudaTransformerStack& decoder = weights;
+  for (const CudaTransformerStack* stack : {&decoder, &weights.encoder}) {
+    visit(*stack);
+    for (const CudaWeightParts& layer : stack->layers) visit(layer);
   }
 }
 
@@ -416,15 +403,15 @@ CudaTransformerWidths WidthsOf(const TransformerConfig& config) {
 }
 
 int64_t MaxMatrixWeights(const CudaTransformerWeights& weights) {
-  int64_t most = SizeOf(weights.head);
-  ForEachLayerMatrix(
-      weights, [&](const CudaMatrix& w) { most = std::max(most, SizeOf(w)); });
+  int64_t most = 0;
+  ForEachMatrix(weights,
+                [&](const CudaMatrix& w) { most = std::max(most, SizeOf(w)); });
   return most;
 }
 
 int64_t MaxFp8Weights(const CudaTransformerWeights& weights) {
   int64_t most = 0;
-  ForEachLayerMatrix(weights, [&](const CudaMatrix& w) {
+  ForEachMatrix(weights, [&](const CudaMatrix& w) {
     if (w.fp8_scales != nullptr) most = std::max(most, SizeOf(w));
   });
   return most;
@@ -449,7 +436,7 @@ absl::StatusOr<CudaTransformerWeights> LoadCudaTransformerWeights(
   ASSIGN_OR_RETURN(const TransformerTensors tensors,
                    FindTransformerTensors(checkpoint, given));
   TransformerConfig config = given;
-  config.tie_word_embeddings = tensors.head.num_rows == 0;
+  config.tie_word_embeddings = tensors[MatrixPart::kHead].weights.empty();
   ASSIGN_OR_RETURN(CudaTransformerWeights weights,
                    AllocateCudaTransformerWeights(config, types, &tensors));
   const CudaTransformerWidths& widths = weights.widths;

@@ -27,8 +27,8 @@
 #include "kernels/cuda_matrix.h"
 #include "kernels/matmul/weight_format.h"
 #include "model/checkpoint.h"
-#include "model/layer_parts.h"
 #include "model/transformer_config.h"
+#include "model/transformer_parts.h"
 #include "model/transformer_tensors.h"
 
 namespace espalier {
@@ -57,17 +57,17 @@ struct CudaProductWeights {
   float* bias = nullptr;  // [outputs]; null: none
 };
 
-using CudaTransformerLayer = LayerParts<CudaNormWeights, CudaProductWeights>;
+// Tables are padded matrices; no data if the model has none. Positions are
+// learned ones, [max_context or encoder.max_tokens, hidden].
+using CudaWeightParts =
+    TransformerParts<CudaNormWeights, CudaProductWeights, CudaMatrix>;
 
-// An encoder, or a decoder.
-struct CudaTransformerStack {
-  // Learned positions, [max_context or encoder.max_tokens, hidden]; or no data.
-  CudaMatrix positions;
-  CudaNormWeights embedding_norm;
+// An encoder, or a decoder, and its weights outside of layers. A tied head has
+// the embedding's memory, and the head's bias is that of the logits.
+struct CudaTransformerStack : CudaWeightParts {
   // Biases of attention scores, [num_heads, 2 * max_distance + 1]; or null.
   float* distance_biases = nullptr;
-  std::vector<CudaTransformerLayer> layers;
-  CudaNormWeights final_norm;
+  std::vector<CudaWeightParts> layers;
 };
 
 // Number formats in device memory.
@@ -83,9 +83,6 @@ struct CudaTransformerWeights : CudaTransformerStack {
   CudaWeightTypes types;
   int device_ordinal = 0;  // device of `memory`
   CudaTransformerWidths widths;
-  CudaMatrix embedding;  // [vocab_size, hidden]
-  CudaMatrix head;       // [vocab_size, hidden]; the embedding's memory if tied
-  float* logits_bias = nullptr;  // [vocab_size]
   CudaTransformerStack encoder;  // without layers in a decoder-only model
 
   DeviceBuffer<std::byte> memory;  // owns all of the above

@@ -1,4 +1,4 @@
-#include "model/find_layer_tensors.h"
+#include "model/find_tensor_parts.h"
 
 #include <string_view>
 #include <utility>
@@ -29,22 +29,27 @@ std::pair<Tensor, Tensor> Split(const Tensor& tensor, int num_rows) {
   return {first, second};
 }
 
-// Finds the tensors of one layer.
-class LayerFinder {
+class PartsFinder {
  public:
-  LayerFinder(const Checkpoint& checkpoint, const TransformerConfig& config,
-              const LayerConfig& layer, const TensorNames& names,
-              std::string prefix)
+  PartsFinder(const Checkpoint& checkpoint, const TensorOwner& owner,
+              const std::string& prefix)
       : checkpoint_(checkpoint),
-        config_(config),
-        layer_(layer),
-        names_(names),
-        prefix_(std::move(prefix)) {}
+        owner_(owner),
+        names_(owner.names()),
+        prefix_(prefix) {}
 
-  absl::StatusOr<TransformerLayerTensors> Run() const {
-    TransformerLayerTensors found;
+  absl::StatusOr<TensorParts> Run() const {
+    TensorParts found;
+    for (const TableTensor& table : kTableTensors) {
+      if (!Has(owner_, table.feature) || table.name == nullptr) continue;
+      ASSIGN_OR_RETURN(
+          found[table.table],
+          FindTensor(checkpoint_,
+                     Concat(prefix_, names_.*table.name, ".weight"),
+                     {SizeOf(owner_, table.rows), SizeOf(owner_, table.cols)}));
+    }
     for (const NormTensor& norm : kNormTensors) {
-      if (!Has(config_, layer_, norm.feature)) continue;
+      if (!Has(owner_, norm.feature)) continue;
       RETURN_IF_ERROR(FindNorm(norm, &found[norm.norm]));
     }
     for (const MatrixPart matrix : kMatrixParts) {
@@ -56,9 +61,10 @@ class LayerFinder {
  private:
   absl::Status FindNorm(const NormTensor& norm, NormTensors* found) const {
     const std::string_view name = names_.*norm.name;
-    const int size = SizeOf(config_, layer_, norm.size);
+    const int size = SizeOf(owner_, norm.size);
     ASSIGN_OR_RETURN(found->weight, Vector(name, ".weight", size));
-    if (config_.norm != NormKind::kLayer || norm.size != LayerDim::kHidden) {
+    if (owner_.config.norm != NormKind::kLayer ||
+        norm.size != TensorDim::kHidden) {
       return absl::OkStatus();
     }
     ASSIGN_OR_RETURN(found->bias, Vector(name, ".bias", size));
@@ -68,20 +74,17 @@ class LayerFinder {
   absl::Status FindGroup(MatrixPart matrix, MatrixTensors* found) const {
     std::vector<MatrixTensor> members;
     for (const MatrixTensor& member : kMatrixTensors) {
-      if (member.matrix != matrix || !Has(config_, layer_, member.feature)) {
-        continue;
-      }
-      members.push_back(member);
+      if (member.matrix != matrix || !Has(owner_, member.feature)) continue;
+      if (member.name != nullptr) members.push_back(member);
     }
+    if (members.empty()) return absl::OkStatus();
     for (const FusedTensor& fused : kFusedTensors) {
       if (fused.matrix != matrix || (names_.*fused.name).empty()) continue;
       return FindFused(names_.*fused.name, members, found);
     }
     for (const MatrixTensor& member : members) {
-      RETURN_IF_ERROR(FindProduct(names_.*member.name,
-                                  SizeOf(config_, layer_, member.rows),
-                                  SizeOf(config_, layer_, member.cols),
-                                  config_.*member.has_bias, found));
+      RETURN_IF_ERROR(FindProduct(names_.*member.name, member,
+                                  SizeOf(owner_, member.rows), found));
     }
     return absl::OkStatus();
   }
@@ -92,13 +95,10 @@ class LayerFinder {
                          MatrixTensors* found) const {
     int num_rows = 0;
     for (const MatrixTensor& member : members) {
-      num_rows += SizeOf(config_, layer_, member.rows);
+      num_rows += SizeOf(owner_, member.rows);
     }
-    const MatrixTensor& first = members[0];
-    RETURN_IF_ERROR(FindProduct(name, num_rows,
-                                SizeOf(config_, layer_, first.cols),
-                                config_.*first.has_bias, found));
-    if (first.matrix != MatrixPart::kGateUp) return absl::OkStatus();
+    RETURN_IF_ERROR(FindProduct(name, members[0], num_rows, found));
+    if (members[0].matrix != MatrixPart::kGateUp) return absl::OkStatus();
     for (std::vector<Tensor>* tensors : {&found->weights, &found->biases}) {
       if (tensors->empty()) continue;
       const auto [gate, up] = Split((*tensors)[0], num_rows / 2);
@@ -107,22 +107,23 @@ class LayerFinder {
     return absl::OkStatus();
   }
 
-  // Appends a matrix and its bias.
-  absl::Status FindProduct(std::string_view name, int num_rows, int num_cols,
-                           bool has_bias, MatrixTensors* found) const {
+  // Appends a matrix with the columns of `member`, and its bias.
+  absl::Status FindProduct(std::string_view name, const MatrixTensor& member,
+                           int num_rows, MatrixTensors* found) const {
     const std::string whole = Concat(prefix_, name, ".weight");
+    const int num_cols = SizeOf(owner_, member.cols);
     Tensor weight;
-    if (names_.are_transposed) {
+    if (names_.are_transposed && owner_.layer != nullptr) {
       ASSIGN_OR_RETURN(weight,
                        FindTensor(checkpoint_, whole, {num_cols, num_rows}));
       weight.num_rows = num_rows;
       weight.is_transposed = true;
     } else {
-      ASSIGN_OR_RETURN(
-          weight, FindMatrix(checkpoint_, config_, whole, num_rows, num_cols));
+      ASSIGN_OR_RETURN(weight, FindMatrix(checkpoint_, owner_.config, whole,
+                                          num_rows, num_cols));
     }
     found->weights.push_back(std::move(weight));
-    if (!has_bias) return absl::OkStatus();
+    if (!HasBias(owner_.config, member)) return absl::OkStatus();
     ASSIGN_OR_RETURN(Tensor bias, Vector(name, ".bias", num_rows));
     found->biases.push_back(std::move(bias));
     return absl::OkStatus();
@@ -134,19 +135,17 @@ class LayerFinder {
   }
 
   const Checkpoint& checkpoint_;
-  const TransformerConfig& config_;
-  const LayerConfig& layer_;
+  const TensorOwner& owner_;
   const TensorNames& names_;
-  const std::string prefix_;
+  const std::string& prefix_;
 };
 
 }  // namespace
 
-absl::StatusOr<TransformerLayerTensors> FindLayerTensors(
-    const Checkpoint& checkpoint, const TransformerConfig& config,
-    const LayerConfig& layer, const TensorNames& names,
-    const std::string& prefix) {
-  return LayerFinder(checkpoint, config, layer, names, prefix).Run();
+absl::StatusOr<TensorParts> FindTensorParts(const Checkpoint& checkpoint,
+                                            const TensorOwner& owner,
+                                            const std::string& prefix) {
+  return PartsFinder(checkpoint, owner, prefix).Run();
 }
 
 }  // namespace espalier

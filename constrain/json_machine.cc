@@ -199,7 +199,7 @@ JsonShapeBuilder::SplitUnmemoized(Formula formula) {
     for (const int32_t other : schemas) {
       if (!satisfies || other == first) continue;
       ASSIGN_OR_RETURN(const bool is_disjoint,
-                       reader_.AreDisjoint(schema_of(first), schema_of(other)));
+                       bounds_.AreDisjoint(schema_of(first), schema_of(other)));
       if (is_disjoint) excluded.insert(other);
     }
     const Formula rest =
@@ -264,7 +264,7 @@ absl::StatusOr<std::vector<int64_t>> JsonShapeBuilder::OrderedKeys(
   std::vector<int64_t> keys;
   for (const int32_t variable : pool.VariablesOf(schemas)) {
     ASSIGN_OR_RETURN(const std::vector<int64_t>* const ordered,
-                     reader_.KeysOf(static_cast<JsonSchemaReader::Id>(
+                     keys_.Of(static_cast<JsonSchemaReader::Id>(
                          assertions_.Of(variable).index)));
     for (const int64_t key : *ordered) {
       if (used.erase(key) > 0) keys.push_back(key);

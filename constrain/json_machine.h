@@ -20,6 +20,8 @@
 #include "absl/status/statusor.h"
 #include "constrain/boolean_formula.h"
 #include "constrain/json_assertions.h"
+#include "constrain/json_schema_bounds.h"
+#include "constrain/json_schema_keys.h"
 #include "constrain/json_schema_reader.h"
 
 namespace espalier {
@@ -57,9 +59,13 @@ struct JsonShape {
 // nothing.
 class JsonShapeBuilder {
  public:
-  // Both outlive this.
-  JsonShapeBuilder(JsonSchemaReader* reader, JsonAssertions* assertions)
-      : reader_(*reader), assertions_(*assertions) {}
+  // All outlive this.
+  JsonShapeBuilder(JsonSchemaReader* reader, JsonSchemaBounds* bounds,
+                   JsonSchemaKeys* keys, JsonAssertions* assertions)
+      : reader_(*reader),
+        bounds_(*bounds),
+        keys_(*keys),
+        assertions_(*assertions) {}
 
   // Returns the shape of a formula over kSchema.
   // Errors: kInvalidArgument with a JSON pointer, or if the budget is spent.
@@ -110,6 +116,8 @@ class JsonShapeBuilder {
                             std::vector<std::pair<KeyClass, int>>* classes);
 
   JsonSchemaReader& reader_;
+  JsonSchemaBounds& bounds_;
+  JsonSchemaKeys& keys_;
   JsonAssertions& assertions_;
   std::map<Formula, std::vector<Branch>> splits_;
 };

@@ -16,6 +16,8 @@
 #include "constrain/byte_nfa.h"
 #include "constrain/json_assertions.h"
 #include "constrain/json_machine.h"
+#include "constrain/json_schema_bounds.h"
+#include "constrain/json_schema_keys.h"
 #include "constrain/json_schema_reader.h"
 #include "constrain/json_string_language.h"
 
@@ -36,8 +38,10 @@ class JsonSchemaCompiler {
         budget_(*budget),
         options_(options),
         assertions_(budget),
-        reader_(document, &assertions_),
-        builder_(&reader_, &assertions_) {}
+        bounds_(document, budget),
+        keys_(document, &assertions_),
+        reader_(document, &assertions_, &bounds_),
+        builder_(&reader_, &bounds_, &keys_, &assertions_) {}
 
   absl::StatusOr<ByteAutomaton> Compile() {
     const Formula root = assertions_.Schema(JsonSchemaDocument::kRoot);
@@ -374,6 +378,8 @@ class JsonSchemaCompiler {
   const JsonSchemaOptions& options_;
   JsonAssertions assertions_;
   const FormulaPool& pool_ = assertions_.pool();
+  JsonSchemaBounds bounds_;
+  JsonSchemaKeys keys_;
   JsonSchemaReader reader_;
   JsonShapeBuilder builder_;
   std::map<Formula, Node> nodes_;

@@ -8,6 +8,7 @@
 #include <functional>
 
 #include "base/status.h"
+#include "constrain/json_keywords.h"
 #include "constrain/json_number_language.h"
 
 namespace espalier {
@@ -231,6 +232,13 @@ std::string EscapePointer(std::string_view text) {
   return result;
 }
 
+std::string PathOf(std::string_view keyword, std::string_view key) {
+  return Concat(keyword, "/", EscapePointer(key));
+}
+std::string PathOf(std::string_view keyword, size_t index) {
+  return Concat(keyword, "/", index);
+}
+
 std::string CanonicalJson(const json::value& value) {
   if (value.is_number()) {
     const absl::StatusOr<Decimal> decimal = DecimalOf(value);
@@ -411,8 +419,10 @@ absl::StatusOr<JsonSchemaDocument::Place> JsonSchemaDocument::Follow(
 }
 
 absl::StatusOr<JsonSchemaDocument::Id> JsonSchemaDocument::Resolve(
-    Id from, std::string_view reference, bool is_dynamic) {
-  const std::string uri = ResolveUri(bases_[schemas_[from].base], reference);
+    Id from, std::string_view keyword, const json::value& reference) {
+  ASSIGN_OR_RETURN(const std::string text, StringOf(reference));
+  const bool is_dynamic = keyword == "$dynamicRef";
+  const std::string uri = ResolveUri(bases_[schemas_[from].base], text);
   RETURN_IF_ERROR(budget_->Take(64 + static_cast<int64_t>(uri.size())));
   const size_t hash = std::min(uri.find('#'), uri.size());
   const std::string_view fragment =

@@ -5,6 +5,7 @@
 // Thread safety: none; one compilation's own.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -35,6 +36,8 @@ class JsonSchemaDocument {
       json::value schema, JsonSchemaDraft draft, CompileBudget* budget);
 
   JsonSchemaDraft draft() const { return draft_; }
+  // True for drafts before 2019-09, in which "items" may be a tuple.
+  bool IsOldDraft() const { return draft_ != JsonSchemaDraft::k2020_12; }
   const json::value& ValueOf(Id id) const { return *schemas_[id].value; }
   // Returns the JSON pointer of a subschema, "#/properties/a".
   const std::string& PointerOf(Id id) const { return schemas_[id].pointer; }
@@ -45,12 +48,12 @@ class JsonSchemaDocument {
                          std::string_view path);
   // Returns the number of a schema that is `value` alone.
   absl::StatusOr<Id> AddConst(const json::value& value, Id parent);
-  // Returns the subschema that "$ref": `reference` in `from` refers to.
-  // `is_dynamic`: as "$dynamicRef" does.
-  // Errors: kInvalidArgument if it is not in the document, or if it depends on
-  // the instance.
-  absl::StatusOr<Id> Resolve(Id from, std::string_view reference,
-                             bool is_dynamic);
+  // Returns the subschema that a keyword in `from`, "$ref" or "$dynamicRef",
+  // refers to.
+  // Errors: kInvalidArgument if `reference` is no string, if it is not in the
+  // document, or if it depends on the instance.
+  absl::StatusOr<Id> Resolve(Id from, std::string_view keyword,
+                             const json::value& reference);
 
  private:
   struct Schema {
@@ -94,8 +97,14 @@ class JsonSchemaDocument {
   std::map<std::string, int, std::less<>> num_dynamic_;  // by name
 };
 
+// Subschemas that apply to one value may nest so deep through "$ref".
+inline constexpr int kMaxReferenceDepth = 200;
+
 // Returns `text` as a part of a JSON pointer.
 std::string EscapePointer(std::string_view text);
+// Returns the path of a keyword's member or item, "properties/a".
+std::string PathOf(std::string_view keyword, std::string_view key);
+std::string PathOf(std::string_view keyword, size_t index);
 
 // Returns a text that equal JSON values share: 1 and 1.0 are equal, and objects
 // with the same members in another order.

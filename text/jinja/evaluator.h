@@ -62,7 +62,7 @@ class Evaluator {
   class Nested;
   class ScopeGuard;
 
-  // evaluator.cc
+  // Expressions.
   Value Evaluate(const Expression& expression);
   Value EvaluateInner(const Expression& expression);
   Value EvaluateName(NameId name);
@@ -80,7 +80,7 @@ class Evaluator {
   Value LoopAttribute(const Value& value, const std::string& name);
   Value MethodOf(const Value& object, const std::string& name);
 
-  // statements.cc
+  // Statements.
   Flow Execute(const Body& body, Text* out);
   Flow Execute(const Statement& statement, Text* out);
   void ExecuteOutput(const Statement& statement, Text* out);

@@ -29,7 +29,7 @@ class Parser {
   Parser(std::vector<Token> tokens, Names* names)
       : tokens_(std::move(tokens)), names_(*names) {}
 
-  // parser.cc: tokens.
+  // Tokens.
   const Token& current() const { return tokens_[next_]; }
   const Token& LookAhead() const;
   Token Take();
@@ -43,7 +43,7 @@ class Parser {
   std::string TakeName();
   [[noreturn]] void FailHere(const std::string& message) const;
 
-  // parser.cc: statements.
+  // Statements.
   using Ends = std::vector<std::string_view>;
   Body ParseUntil(const Ends& ends);
   // A statement's body, after the end of its tag; the current token is then
@@ -68,7 +68,7 @@ class Parser {
   Target ParseTarget(bool with_namespace);
   Target ParseTargetPart(bool with_namespace);
 
-  // parser_expressions.cc. A tuple needs no parentheses where one may stand.
+  // Expressions. A tuple needs no parentheses where one may stand.
   ExpressionPtr ParseTuple(bool with_conditional, const Ends& ends,
                            bool in_parentheses = false);
   ExpressionPtr ParseExpression(bool with_conditional = true);

@@ -33,7 +33,6 @@ MAY_READ = {
         "espalier/generator.cc",
         "espalier/generator_call.cc",
         "espalier/generator_core.cc",
-        "espalier/generator_load.cc",
         "espalier/open_request.cc",
         "espalier/open_stream.cc",
         "espalier/run_prepared.cc",

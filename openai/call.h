@@ -106,7 +106,7 @@ struct Call {
 
   // kResponses only: repeated in the answer.
   std::string instructions = {};  // the first message, too
-  std::string metadata = {};      // JSON; empty: none was given
+  std::string metadata = {};      // JSON as it was given; empty: none was
   std::string text_format = {};   // as metadata
 
   std::string request_id = {};  // empty: none was given

@@ -264,10 +264,7 @@ absl::Status SetMaxTokens(std::string_view name, const JsonText& json,
 absl::Status SetMetadata(std::string_view name, const JsonText& json,
                          const Limits& limits, Draft* draft) {
   RETURN_IF_ERROR(Pass<json::object>(name, json, limits, draft));
-  // An event is one line. Within strings there are no line ends.
-  std::string& metadata = draft->call.metadata;
-  metadata = json.text;
-  std::erase_if(metadata, [](char c) { return c == '\n' || c == '\r'; });
+  draft->call.metadata = json.text;
   return absl::OkStatus();
 }
 

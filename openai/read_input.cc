@@ -137,11 +137,7 @@ absl::Status ReadTextOptions(std::string_view name, const JsonText& json,
                          return RefuseMember(path, " or \"medium\"", value);
                        if (key != "format")
                          return RefuseMember(path, "", value);
-                       std::string& format = draft->call.text_format;
-                       format = value.text;
-                       std::erase_if(format, [](char c) {  // as in events
-                         return c == '\n' || c == '\r';
-                       });
+                       draft->call.text_format = value.text;
                        return ReadFormat(name, path, value, limits, draft);
                      });
 }

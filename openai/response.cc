@@ -1,6 +1,9 @@
 #include "openai/response.h"
 
+#include <algorithm>
+#include <iterator>
 #include <optional>
+#include <string_view>
 #include <utility>
 #include <variant>
 
@@ -86,6 +89,13 @@ void AppendResponseUsage(const Usage& usage, std::string* out) {
   *out += '}';
 }
 
+// Appends JSON as a client wrote it. An event is one line; there are no line
+// ends within strings.
+void AppendOnOneLine(std::string_view json, std::string* out) {
+  std::ranges::copy_if(json, std::back_inserter(*out),
+                       [](char c) { return c != '\n' && c != '\r'; });
+}
+
 // The format that the text has: the call's own, or that of a schema which
 // another field or the server sets. OpenAI has none for other constraints.
 void AppendFormat(const Call& call, const GenerationParams& params,
@@ -95,12 +105,11 @@ void AppendFormat(const Call& call, const GenerationParams& params,
                         constraint == call.params.constraint &&
                         call.NameOf("constraint") == "text";
   if (is_calls) {
-    *out += call.text_format;
+    AppendOnOneLine(call.text_format, out);
   } else if (constraint && constraint->json_schema) {
-    std::string schema = *constraint->json_schema;
-    std::erase_if(schema, [](char c) { return c == '\n' || c == '\r'; });
-    *out += Concat(R"({"type":"json_schema","name":"json_schema","schema":)",
-                   schema, R"(,"strict":true})");
+    *out += R"({"type":"json_schema","name":"json_schema","schema":)";
+    AppendOnOneLine(*constraint->json_schema, out);
+    *out += R"(,"strict":true})";
   } else {
     *out += R"({"type":"text"})";
   }
@@ -123,7 +132,8 @@ void AppendRequest(const Call& call, const GenerationParams& params,
   }
   AppendField(R"(,"temperature":)", params.temperature, out);
   AppendField(R"(,"top_p":)", params.top_p, out);
-  *out += R"(,"metadata":)" + (call.metadata.empty() ? "{}" : call.metadata);
+  *out += R"(,"metadata":)";
+  AppendOnOneLine(call.metadata.empty() ? "{}" : call.metadata, out);
   *out += R"(,"background":false,"parallel_tool_calls":true,)"
           R"("previous_response_id":null,"reasoning":{"effort":null,)"
           R"("summary":null},"store":false,"text":{"format":)";

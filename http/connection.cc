@@ -21,9 +21,9 @@
 #include <utility>
 
 #include "absl/time/time.h"
+#include "base/stopwatch.h"
 #include "http/exchange.h"
 #include "http/limits.h"
-#include "http/logged_answer.h"
 #include "http/response_head.h"
 #include "http/worker.h"
 
@@ -50,6 +50,17 @@ Refusal Late(const LimitNames& names, RequestReader::State state) {
 }
 
 }  // namespace
+
+// The state of the present answer that the log needs.
+struct Connection::Logged {
+  std::string client;
+  std::string method;
+  std::string path;
+  std::string note = {};
+  int status = 0;
+  int64_t sent_before = 0;  // bytes of earlier answers of the connection
+  Stopwatch since_begin = {};
+};
 
 Connection::Connection(Worker* worker, Socket socket)
     : worker_(worker),

@@ -52,6 +52,11 @@ class ByteAutomaton {
   }
   // Returns the number of a byte's class, in [0, num_classes).
   int ClassOf(uint8_t byte) const { return tables_.classes[byte]; }
+  // Returns Next for the bytes of a class.
+  State NextByClass(State state, int byte_class) const {
+    return tables_
+        .next[static_cast<size_t>(state) * tables_.num_classes + byte_class];
+  }
   // Returns the state after `bytes`; kNone as soon as one of them is illegal.
   State Next(State state, std::string_view bytes) const;
 

@@ -37,66 +37,32 @@ absl::StatusOr<TokenConstraint> TokenConstraint::Make(
     const CompileLimits& limits, bool opens_text) {
   TokenConstraint constraint(std::move(automaton), std::move(vocabulary),
                              opens_text);
-  RETURN_IF_ERROR(constraint.FindLiveStates(limits));
+  const TokenVocabulary& tokens = *constraint.vocabulary_;
+  constraint.more_ = CountTokensToEnd(constraint.automaton(), tokens.suffixes,
+                                      limits.max_steps);
+  // Then states that tokens can complete may seem to be others.
+  if (!constraint.has_exact_counts() && !tokens.inside.has_all_bytes()) {
+    return InvalidArgument(
+        "finding the states that tokens can complete takes more than ",
+        limits.max_steps, " steps, the limit");
+  }
+  constraint.CountFromOpening();
+  if (!constraint.IsLive(constraint.start())) {
+    return InvalidArgument("the vocabulary can spell no text of the language");
+  }
   return constraint;
 }
 
-// A search against the steps that tokens make, from the accepting states that
-// tokens reach. With a token for each byte every state of the automaton is
-// live, and only the start may not be.
-absl::Status TokenConstraint::FindLiveStates(const CompileLimits& limits) {
-  CompileBudget budget(limits);
-  const bool has_all_bytes = vocabulary_->inside.has_all_bytes();
-  std::vector<std::vector<State>> sources(num_states());  // before each state
-  std::vector<uint8_t> reached(num_states(), 0);
-  std::vector<State> queue = {start()};
-  reached[start()] = 1;
-  std::vector<State> targets;
-  std::vector<State> found;  // live states whose sources are to be visited
-  live_.assign(num_states(), 0);
-  for (size_t i = 0; i < queue.size(); ++i) {
-    const State state = queue[i];
-    if (accepts(state) || (has_all_bytes && state < opening())) {
-      live_[state] = 1;
-      found.push_back(state);
-    }
-    if (has_all_bytes && state < opening()) continue;
-    targets.clear();
-    ForEachNext(state, [&](TokenId, State next) { targets.push_back(next); });
-    if (!budget.Take(1 + static_cast<int64_t>(targets.size())).ok()) {
-      return InvalidArgument(
-          "finding the states that tokens can complete takes more than ",
-          limits.max_steps, " steps, the limit");
-    }
-    std::sort(targets.begin(), targets.end());
-    targets.erase(std::unique(targets.begin(), targets.end()), targets.end());
-    for (const State target : targets) {
-      sources[target].push_back(state);
-      if (reached[target] == 0) queue.push_back(target);
-      reached[target] = 1;
-    }
+void TokenConstraint::CountFromOpening() {
+  more_.more.resize(num_states(), more_.more[ByteAutomaton::kStart]);
+  if (!opens_text_ || !vocabulary_->first) return;
+  for (const State state : {after_space(), opening()}) {
+    int32_t fewest = kNever;
+    ForEachNext(state, [&](TokenId, State next) {
+      fewest = std::min(fewest, min_tokens(next));
+    });
+    more_.more[state] = fewest == kNever ? kNever : fewest + 1;
   }
-  while (!found.empty()) {
-    const State state = found.back();
-    found.pop_back();
-    for (const State source : sources[state]) {
-      if (live_[source] == 0) found.push_back(source);
-      live_[source] = 1;
-    }
-  }
-  if (live_[start()] == 0) {
-    return InvalidArgument("the vocabulary can spell no text of the language");
-  }
-  if (has_all_bytes) {
-    live_.clear();
-    return absl::OkStatus();
-  }
-  last_.assign(num_states(), 1);
-  for (State target = 0; target < num_states(); ++target) {
-    if (live_[target] == 0) continue;
-    for (const State source : sources[target]) last_[source] = 0;
-  }
-  return absl::OkStatus();
 }
 
 template <typename Visit>
@@ -117,14 +83,25 @@ TokenConstraint::State TokenConstraint::Advance(State state,
   return next != kNone && IsLive(next) ? next : kNone;
 }
 
-int TokenConstraint::LegalTokens(State state,
-                                 std::vector<TokenId>* tokens) const {
+int TokenConstraint::LegalTokens(State state, int32_t max_tokens,
+                                 std::vector<TokenId>* tokens,
+                                 std::vector<int32_t>* needs) const {
   int num_last = 0;
   tokens->clear();
+  if (needs != nullptr) needs->clear();
+  int32_t added = kNever;  // the last one of needs
   ForEachNext(state, [&](TokenId token, State next) {
-    if (!IsLive(next)) return;
+    const int32_t more = min_more_tokens(next);
+    if (needs != nullptr && more != kNever && more != added) {
+      added = more;
+      const auto place = std::ranges::lower_bound(*needs, more);
+      if (place == needs->end() || *place != more) needs->insert(place, more);
+    }
+    if (more > max_tokens) {
+      if (!accepts(next)) return;
+      ++num_last;
+    }
     tokens->push_back(token);
-    if (ends(next)) ++num_last;
   });
   SortTokens(vocab_size(), tokens);
   return num_last;
@@ -135,7 +112,9 @@ int64_t TokenConstraint::MaxLastTokens() const {
   for (State state = 0; state < opening(); ++state) {
     for (int byte = 0; byte < 256; ++byte) {
       const State next = automaton_->Next(state, static_cast<uint8_t>(byte));
-      if (next != kNone && ends(next)) is_last_byte[byte] = true;
+      if (next != kNone && accepts(next) && min_more_tokens(next) > 1) {
+        is_last_byte[byte] = true;
+      }
     }
   }
   const auto may_be_last = [&](const TokenTrie& trie, TokenId token) {

@@ -8,6 +8,7 @@
 //   constraint.LegalTokens(state, &tokens);
 //   state = constraint.Advance(state, token);
 //   constraint.accepts(state);  // the text may end here
+//   constraint.min_tokens(state);  // fewest tokens to where it may end
 //
 // If the vocabulary lacks a byte, as a SentencePiece model without byte
 // fallback does, some states of the automaton may not lead to a text that the
@@ -27,7 +28,9 @@
 #include "base/ids.h"
 #include "constrain/byte_automaton.h"
 #include "constrain/compile_budget.h"
+#include "constrain/token_suffixes.h"
 #include "constrain/token_trie.h"
+#include "constrain/tokens_to_end.h"
 
 namespace espalier {
 
@@ -39,19 +42,22 @@ namespace espalier {
 // because tokenizers spell "{" as "\u2581", "{".
 struct TokenVocabulary {
   explicit TokenVocabulary(std::vector<std::string> bytes)
-      : inside(std::move(bytes)) {}
+      : suffixes(bytes), inside(std::move(bytes)) {}
   // `first_bytes` has as many tokens. `drops_all`: the tokens after a dropped
   // space are first tokens, too.
   TokenVocabulary(std::vector<std::string> bytes,
                   std::vector<std::string> first_bytes, bool drops_all)
-      : inside(std::move(bytes)),
+      : suffixes(bytes),
+        inside(std::move(bytes)),
         first(TokenTrie(std::move(first_bytes))),
         drops_all_spaces(drops_all) {}
 
   int64_t num_bytes() const {
-    return inside.num_bytes() + (first ? first->num_bytes() : 0);
+    return suffixes.num_bytes() + inside.num_bytes() +
+           (first ? first->num_bytes() : 0);
   }
 
+  TokenSuffixes suffixes;
   TokenTrie inside;
   std::optional<TokenTrie> first;  // unset: as `inside`
   bool drops_all_spaces = false;
@@ -63,12 +69,14 @@ class TokenConstraint {
   // state after a dropped space there.
   using State = ByteAutomaton::State;
   static constexpr State kNone = ByteAutomaton::kNone;
+  static constexpr int32_t kNever = TokensToEnd::kNever;
 
-  // If the vocabulary lacks a byte, takes a step for each state and legal token
-  // of it, at most limits.max_steps.
+  // Takes at most limits.max_steps to count tokens to the end of a text
+  // (constrain/tokens_to_end.h).
   //   opens_text  false: the text continues another one, so that no space of
   //               its first token is dropped
-  // Errors: kInvalidArgument if no text can be spelt, or for too many steps.
+  // Errors: kInvalidArgument if no text can be spelt; or if the vocabulary
+  // lacks a byte, and the steps do not suffice.
   static absl::StatusOr<TokenConstraint> Make(
       std::shared_ptr<const ByteAutomaton> automaton,
       std::shared_ptr<const TokenVocabulary> vocabulary,
@@ -87,15 +95,32 @@ class TokenConstraint {
     return automaton_->accepts(AutomatonState(state));
   }
   // True if the text may end here and no token may follow.
-  bool ends(State state) const {
-    return last_.empty() ? automaton_->ends(AutomatonState(state))
-                         : last_[state] != 0;
+  bool ends(State state) const { return more_.more[state] == kNever; }
+  // Return the fewest tokens from the state to where a text may end: 0 if it
+  // may end here; and at least one, kNever if none may follow.
+  // REQUIRES: `state` follows legal tokens.
+  int32_t min_tokens(State state) const {
+    return accepts(state) ? 0 : more_.more[state];
   }
-  // Replaces `*tokens` with the legal tokens, ascending. Returns the number of
-  // them that lead to a state which ends.
-  int LegalTokens(State state, std::vector<TokenId>* tokens) const;
-  // Returns an upper bound of what LegalTokens returns: the tokens whose last
-  // byte leads to a state which ends, from any other.
+  int32_t min_more_tokens(State state) const { return more_.more[state]; }
+  // True if these are the fewest. Otherwise they may be more than necessary,
+  // but from each state a token leads to one with fewer, or to an end.
+  bool has_exact_counts() const { return more_.is_exact; }
+
+  // Replaces `*tokens` with the legal tokens after which at most `max_tokens`
+  // can complete a text, ascending. Returns the number of them after which the
+  // text must end, because none may follow, or at least more than `max_tokens`.
+  //   needs  null, or receives the different values of min_more_tokens() after
+  //          the legal tokens, ascending, without kNever. The result depends on
+  //          `max_tokens` only by the number of needs that are not above it
+  int LegalTokens(State state, int32_t max_tokens, std::vector<TokenId>* tokens,
+                  std::vector<int32_t>* needs = nullptr) const;
+  // As above, if any number of tokens may follow.
+  int LegalTokens(State state, std::vector<TokenId>* tokens) const {
+    return LegalTokens(state, kNever - 1, tokens);
+  }
+  // Returns an upper bound of what LegalTokens returns, but for 0 more tokens,
+  // after which none may follow in any case.
   int64_t MaxLastTokens() const;
 
   const ByteAutomaton& automaton() const { return *automaton_; }
@@ -128,21 +153,18 @@ class TokenConstraint {
     return vocabulary_->first && vocabulary_->first->BytesOf(token).empty() &&
            !vocabulary_->inside.BytesOf(token).empty();
   }
-  bool IsLive(State state) const { return live_.empty() || live_[state] != 0; }
+  bool IsLive(State state) const { return min_tokens(state) != kNever; }
   // Calls visit(token, next) for each token that the automaton allows.
   template <typename Visit>
   void ForEachNext(State state, const Visit& visit) const;
-  absl::Status FindLiveStates(const CompileLimits& limits);
+  // Sets more_ of the states before and after a dropped space.
+  void CountFromOpening();
 
   std::shared_ptr<const ByteAutomaton> automaton_;
   std::shared_ptr<const TokenVocabulary> vocabulary_;
   bool opens_text_;
   std::vector<TokenId> dropped_spaces_;  // ascending
-  // [num_states()]  1 if tokens lead from the state to an accepting one.
-  // Empty: all states are live.
-  std::vector<uint8_t> live_;
-  // [num_states()]  1 if the state ends. Empty: as the automaton says.
-  std::vector<uint8_t> last_;
+  TokensToEnd more_;                     // [num_states()]
 };
 
 }  // namespace espalier

@@ -36,7 +36,7 @@ enum class MatrixPart : uint8_t {
   kHead,
   kCount,
 };
-// All, in the order in which a step reads them.
+// All; those of a layer in the order in which a step reads them.
 inline constexpr MatrixPart kMatrixParts[] = {
     MatrixPart::kQkv,     MatrixPart::kOutput,      MatrixPart::kCrossQuery,
     MatrixPart::kCrossKv, MatrixPart::kCrossOutput, MatrixPart::kGateUp,

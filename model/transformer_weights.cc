@@ -18,8 +18,8 @@ namespace {
 
 using Tensor = TransformerTensor;
 
-// Packs matrices, in the order in which a step reads them, and says how far it
-// is.
+// Packs matrices, those of layers in the order in which a step reads them, and
+// says how far it is.
 class MatrixPacker {
  public:
   MatrixPacker(const WeightOptions& options, int64_t total_bytes)

@@ -54,6 +54,20 @@ absl::StatusOr<ByteAutomaton> CompileLanguage(const ConstraintParams& params) {
                            {.has_spaces = params.has_spaces});
 }
 
+// If there is but the empty text, which min_new_tokens rules out, the request
+// ends where no token may follow, with the error that names it.
+absl::Status CheckRoom(const TextConstraint& constraint,
+                       const GenerationParams& params) {
+  const int64_t num_tokens = params.max_new_tokens.value_or(0);
+  const int32_t needed = constraint.MinRoom(params.min_new_tokens == 0);
+  if (num_tokens == 0 || num_tokens >= needed ||
+      needed == TokenConstraint::kNever) {
+    return absl::OkStatus();
+  }
+  return InvalidField("`max_new_tokens` must be at least ", needed,
+                      ", which a text of `constraint` needs", Got(num_tokens));
+}
+
 }  // namespace
 
 ConstraintCache::ConstraintCache(std::shared_ptr<const Tokenizer> tokenizer,
@@ -86,6 +100,7 @@ absl::StatusOr<std::shared_ptr<const Constraint>> ConstraintCache::Get(
   };
   if (!compiled().has_value()) Keep(entry.get(), Compile(params, key));
   ASSIGN_OR_RETURN(Compiled found, *compiled());
+  RETURN_IF_ERROR(CheckRoom(*found.constraint, request.params));
   return std::move(found.constraint);
 }
 

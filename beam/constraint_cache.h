@@ -48,7 +48,8 @@ class ConstraintCache {
   // anew.
   // Errors: kInvalidArgument naming the kind of language and what is wrong: a
   // construct that is not supported, a limit, a language that the vocabulary
-  // cannot spell, or that there is no tokenizer.
+  // cannot spell, or that there is no tokenizer; or naming max_new_tokens, if
+  // it has no room for any text, and the least that has.
   absl::StatusOr<std::shared_ptr<const Constraint>> Get(const Request& request);
 
   int64_t num_compiled() const;  // so far, with errors

@@ -4,10 +4,15 @@
 // state is copied at no cost when the beam forks.
 //
 //   Constraint::State state = constraint->start();
-//   constraint->LegalTokens(state).tokens;  // the only ones that may follow
+//   constraint->LegalTokens(state, 8).tokens;  // the only ones that may follow
 //   state = constraint->Advance(state, token);
-//   constraint->accepts(state);             // the sequence is one of them
-//   constraint->ends(state);                // and no token may follow
+//   constraint->accepts(state, 7);             // the sequence is one of them
+//   constraint->ends(state, 7);                // and no token may follow
+//
+// A sequence has a largest length, so a position is a state and the number of
+// tokens that it has room for. A token may follow only if a sequence that it
+// begins has room. So if the start has legal tokens, each sequence of legal
+// tokens becomes one of the language in time.
 //
 // An EOS id is a token as others: it is legal where a sequence has one.
 //
@@ -43,17 +48,19 @@ class Constraint {
   virtual State start() const = 0;
   // Returns the state after `token`, or kNone if it may not follow.
   virtual State Advance(State state, TokenId token) const = 0;
-  // Returns the tokens that may follow. The list of a state is kept.
-  virtual Legal LegalTokens(State state) const = 0;
+  // Returns the tokens that may follow where the sequence has room for `room`
+  // tokens. The lists of a state are kept, one for all numbers from which the
+  // same tokens follow.
+  virtual Legal LegalTokens(State state, int32_t room) const = 0;
   // True if the sequence is in the language. It may also begin another one.
   // REQUIRES: not the start.
-  virtual bool accepts(State state) const = 0;
+  virtual bool accepts(State state, int32_t room) const = 0;
   // True if no token may follow. REQUIRES: not the start.
-  virtual bool ends(State state) const = 0;
+  virtual bool ends(State state, int32_t room) const = 0;
 
   // Upper bounds over all sets of `num_sequences` different sequences of one
   // length: of their legal tokens together, and of those after which nothing
-  // may follow.
+  // may follow, unless it may follow after none.
   virtual int64_t MaxLegal(int64_t num_sequences) const = 0;
   virtual int64_t MaxLast(int64_t num_sequences) const = 0;
 

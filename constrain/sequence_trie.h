@@ -2,6 +2,9 @@
 // state is a node. Only the node's tokens may follow it, and each token leads
 // to a child.
 //
+// Sequences are no longer than the requests allow (ValidateParams), so all of
+// them have room.
+//
 // Nodes are numbered level by level, and the children of a node by ascending
 // token, so the children of all nodes are adjacent. A node needs three numbers:
 // the token that leads to it, its first child, and the number of its leaf
@@ -61,11 +64,13 @@ class SequenceTrie final : public Constraint {
   State Advance(State state, TokenId token) const override {
     return Child(state, token);
   }
-  Legal LegalTokens(State state) const override {
+  Legal LegalTokens(State state, int32_t) const override {
     return {Next(state), num_leaf_children(state)};
   }
-  bool accepts(State state) const override { return is_end(state); }
-  bool ends(State state) const override { return num_children(state) == 0; }
+  bool accepts(State state, int32_t) const override { return is_end(state); }
+  bool ends(State state, int32_t) const override {
+    return num_children(state) == 0;
+  }
   // Different sequences of one length begin different sequences of the trie.
   int64_t MaxLegal(int64_t) const override { return num_sequences_; }
   int64_t MaxLast(int64_t) const override { return num_sequences_; }

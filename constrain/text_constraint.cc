@@ -16,10 +16,12 @@ absl::StatusOr<std::shared_ptr<const TextConstraint>> TextConstraint::Make(
     int64_t max_list_bytes) {
   std::shared_ptr<const TextConstraint> constraint(
       new TextConstraint(std::move(texts), std::move(end_ids), max_list_bytes));
-  if (constraint->LegalTokens(constraint->start()).tokens.empty()) {
+  if (constraint->MinRoom(/*is_empty_text_legal=*/true) ==
+      TokenConstraint::kNever) {
     return InvalidArgument(
         "the empty text alone is in the language, and no EOS id ends it");
   }
+  constraint->ListOf(constraint->start());
   return constraint;
 }
 
@@ -30,7 +32,8 @@ TextConstraint::TextConstraint(TokenConstraint texts,
       end_ids_(std::move(end_ids)),
       max_last_(texts_.MaxLastTokens() + std::ssize(end_ids_)),
       max_list_bytes_(max_list_bytes),
-      list_of_(new std::atomic<const TokenList*>[texts_.num_states()]()) {}
+      list_of_(new std::atomic<const TokenList*>[texts_.num_states()]()),
+      needs_of_(new const Needs*[texts_.num_states()]()) {}
 
 bool TextConstraint::IsEndId(TokenId token) const {
   return std::ranges::binary_search(end_ids_, token);
@@ -44,17 +47,25 @@ Constraint::State TextConstraint::Advance(State state, TokenId token) const {
   return texts_.Advance(state, token);
 }
 
-Constraint::Legal TextConstraint::LegalTokens(State state) const {
-  if (state == ended()) return {};
+Constraint::Legal TextConstraint::LegalTokens(State state, int32_t room) const {
+  if (state == ended() || room < 1) return {};
   const TokenList* list = list_of_[state].load(std::memory_order_acquire);
   if (list == nullptr) list = ListOf(state);
-  return {list->tokens, list->num_last, list->exceeds_memory};
+  const auto& [needs, exceed_memory] = *needs_of_[state];
+  bool exceeds_memory = exceed_memory;
+  if (!needs.empty() && room <= needs.back()) {
+    const Near near = NearList(state, room);
+    list = near.list;
+    exceeds_memory |= near.exceeds_memory;
+  }
+  return {list->tokens, list->num_last, list->exceeds_memory || exceeds_memory};
 }
 
-const TextConstraint::TokenList* TextConstraint::ListOf(State state) const {
+std::unique_ptr<TextConstraint::TokenList> TextConstraint::MakeList(
+    State state, int32_t room, std::vector<int32_t>* needs) const {
   auto list = std::make_unique<TokenList>();
   std::vector<TokenId>& tokens = list->tokens;
-  list->num_last = texts_.LegalTokens(state, &tokens);
+  list->num_last = texts_.LegalTokens(state, room - 1, &tokens, needs);
   if (texts_.accepts(state)) {
     const auto middle =
         tokens.insert(tokens.end(), end_ids_.begin(), end_ids_.end());
@@ -62,27 +73,72 @@ const TextConstraint::TokenList* TextConstraint::ListOf(State state) const {
     list->num_last += static_cast<int>(end_ids_.size());
   }
   tokens.shrink_to_fit();
-  const size_t num_bytes = tokens.size() * sizeof(TokenId);
-  const uint64_t hash = HashOf(std::string_view(
-      reinterpret_cast<const char*>(tokens.data()), num_bytes));
+  return list;
+}
+
+const TextConstraint::TokenList* TextConstraint::ListOf(State state) const {
+  std::vector<int32_t> needs;
+  auto made = MakeList(state, TokenConstraint::kNever, &needs);
   const std::lock_guard lock(mutex_);
-  const TokenList* kept = nullptr;
+  const TokenList* list = list_of_[state].load(std::memory_order_relaxed);
+  if (list != nullptr) return list;
+  list = Keep(std::move(made));
+  needs_of_[state] = KeepNeeds(std::move(needs));
+  list_of_[state].store(list, std::memory_order_release);
+  return list;
+}
+
+TextConstraint::Near TextConstraint::NearList(State state, int32_t room) const {
+  const std::vector<int32_t>& needs = needs_of_[state]->first;
+  const std::pair<State, int64_t> key = {
+      state, std::ranges::lower_bound(needs, room) - needs.begin()};
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = near_.find(key);
+    if (found != near_.end()) return found->second;
+  }
+  auto made = MakeList(state, room, /*needs=*/nullptr);
+  const std::lock_guard lock(mutex_);
+  const auto [it, is_new] = near_.try_emplace(key);
+  if (is_new) {
+    it->second.list = Keep(std::move(made));
+    // The node of a tree has four words more.
+    it->second.exceeds_memory = AddBytes(sizeof(*it) + 4 * sizeof(void*));
+  }
+  return it->second;
+}
+
+const TextConstraint::Needs* TextConstraint::KeepNeeds(
+    std::vector<int32_t> needs) const {
+  needs.shrink_to_fit();
+  const auto [it, is_new] = needs_.try_emplace(std::move(needs), false);
+  if (is_new) {
+    it->second = AddBytes(sizeof(*it) + 4 * sizeof(void*) +
+                          it->first.size() * sizeof(int32_t));
+  }
+  return &*it;
+}
+
+bool TextConstraint::AddBytes(size_t num_bytes) const {
+  num_list_bytes_ += static_cast<int64_t>(num_bytes);
+  return num_list_bytes_ > max_list_bytes_;
+}
+
+const TextConstraint::TokenList* TextConstraint::Keep(
+    std::unique_ptr<TokenList> list) const {
+  const size_t num_bytes = list->tokens.size() * sizeof(TokenId);
+  const uint64_t hash = HashOf(std::string_view(
+      reinterpret_cast<const char*>(list->tokens.data()), num_bytes));
   const auto [begin, end] = lists_.equal_range(hash);
-  for (auto it = begin; it != end && kept == nullptr; ++it) {
+  for (auto it = begin; it != end; ++it) {
     const TokenList& other = *it->second;
-    if (other.num_last == list->num_last && other.tokens == tokens) {
-      kept = &other;
+    if (other.num_last == list->num_last && other.tokens == list->tokens) {
+      return &other;
     }
   }
-  if (kept == nullptr) {
-    kept = list.get();
-    const int64_t num_list_bytes =
-        num_list_bytes_ + static_cast<int64_t>(num_bytes + sizeof(TokenList));
-    list->exceeds_memory = num_list_bytes > max_list_bytes_;
-    lists_.emplace(hash, std::move(list));  // may throw
-    num_list_bytes_ = num_list_bytes;
-  }
-  list_of_[state].store(kept, std::memory_order_release);
+  TokenList* const kept = list.get();
+  lists_.emplace(hash, std::move(list));  // may throw
+  kept->exceeds_memory = AddBytes(num_bytes + sizeof(TokenList));
   return kept;
 }
 
@@ -96,9 +152,9 @@ absl::Status TextConstraint::CheckMemory() const {
 }
 
 int64_t TextConstraint::num_bytes() const {
-  // Also what is kept of each state: whether it accepts, ends and is live, its
-  // fewest bytes to an end, and its list.
-  constexpr int64_t kBytesOfState = 16;
+  // Also what is kept of each state: whether it accepts and ends, its fewest
+  // bytes and tokens to an end, its list and its needs.
+  constexpr int64_t kBytesOfState = 26;
   const std::lock_guard lock(mutex_);
   return texts_.automaton().table_bytes() +
          texts_.num_states() * kBytesOfState + num_list_bytes_;

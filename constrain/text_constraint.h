@@ -1,21 +1,28 @@
 // TextConstraint: a language of texts as the constraint of a request: tokens
 // that spell a text, and an id that ends the sequence where the text may end.
-// A text that must end needs no such id.
+// A text that must end needs no such id, nor does one that may end and that no
+// longer one has room for.
 //
 //   [0-9]{1,2}    "4", EOS    "42"
+//   [0-9]+        with room for 3 tokens: "4", EOS    "42", EOS    "427"
 //
 // The tokens of a state are listed when the state is first asked for; threads
 // that ask at the same time may each list them, and one list is kept. States
-// with equal lists share them: most states within a long string do.
+// with equal lists share them: most states within a long string do. Near the
+// end of the room a state has lists of its own, one for each number of tokens
+// that texts after one of its tokens may need.
 //
 // Thread safety: any thread may read.
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -40,10 +47,12 @@ class TextConstraint final : public Constraint {
 
   State start() const override { return texts_.start(); }
   State Advance(State state, TokenId token) const override;
-  Legal LegalTokens(State state) const override;
-  bool accepts(State state) const override { return ends(state); }
-  bool ends(State state) const override {
-    return state == ended() || texts_.ends(state);
+  Legal LegalTokens(State state, int32_t room) const override;
+  bool accepts(State state, int32_t room) const override {
+    return ends(state, room) && (state == ended() || texts_.accepts(state));
+  }
+  bool ends(State state, int32_t room) const override {
+    return state == ended() || texts_.min_more_tokens(state) > room;
   }
   int64_t MaxLegal(int64_t num_sequences) const override {
     return num_sequences * texts_.vocab_size();
@@ -53,6 +62,16 @@ class TextConstraint final : public Constraint {
   }
 
   absl::Status CheckMemory() const override;
+
+  // Returns the room that a sequence of the language needs at least, with the
+  // end id of an empty text; TokenConstraint::kNever if there is none. Without
+  // texts().has_exact_counts() fewer tokens may do.
+  //   is_empty_text_legal  false: no end id may come first
+  int32_t MinRoom(bool is_empty_text_legal) const {
+    return is_empty_text_legal && !end_ids_.empty() && texts_.accepts(start())
+               ? 1
+               : texts_.min_more_tokens(start());
+  }
 
   const TokenConstraint& texts() const { return texts_; }
   // Bytes of tables and of the lists so far, without the vocabulary, which
@@ -65,13 +84,36 @@ class TextConstraint final : public Constraint {
     int num_last = 0;
     bool exceeds_memory = false;
   };
+  // The numbers of tokens that texts after one of a state's tokens may need:
+  // with room for each one, after the token, more tokens follow, or fewer of
+  // them are the last. Ascending. And if they exceed the memory.
+  using Needs = std::pair<const std::vector<int32_t>, bool>;
+  struct Near {
+    const TokenList* list = nullptr;
+    bool exceeds_memory = false;
+  };
 
   TextConstraint(TokenConstraint texts, std::vector<TokenId> end_ids,
                  int64_t max_list_bytes);
   // After an end id.
   State ended() const { return texts_.num_states(); }
   bool IsEndId(TokenId token) const;
+  // Makes what is kept of a state: its needs, and its tokens with room for more
+  // than these, which it returns.
   const TokenList* ListOf(State state) const;
+  // Returns the tokens with less room, making the list once for all numbers
+  // between two needs.
+  Near NearList(State state, int32_t room) const;
+  // Lists the tokens of a state; `needs` as for TokenConstraint::LegalTokens.
+  std::unique_ptr<TokenList> MakeList(State state, int32_t room,
+                                      std::vector<int32_t>* needs) const;
+  // Return what is kept and equal to the argument, which may be itself.
+  const TokenList* Keep(std::unique_ptr<TokenList> list) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  const Needs* KeepNeeds(std::vector<int32_t> needs) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Adds to the bytes of lists. Returns true if they exceed the memory.
+  bool AddBytes(size_t num_bytes) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const TokenConstraint texts_;
   const std::vector<TokenId> end_ids_;
@@ -79,7 +121,13 @@ class TextConstraint final : public Constraint {
   const int64_t max_list_bytes_;
   // [num_states()]  null until it is asked for; owned by lists_.
   const std::unique_ptr<std::atomic<const TokenList*>[]> list_of_;
+  // [num_states()]  set before list_of_; owned by needs_.
+  const std::unique_ptr<const Needs*[]> needs_of_;
   mutable std::mutex mutex_;
+  mutable std::map<std::vector<int32_t>, bool> needs_ ABSL_GUARDED_BY(mutex_);
+  // By state and by the number of its needs that there is room for.
+  mutable std::map<std::pair<State, int64_t>, Near> near_
+      ABSL_GUARDED_BY(mutex_);
   // By the hash of the tokens.
   mutable std::unordered_multimap<uint64_t, std::unique_ptr<const TokenList>>
       lists_ ABSL_GUARDED_BY(mutex_);

@@ -27,13 +27,17 @@ StoppingCriteria::StoppingCriteria(const GenerationParams& params,
       token_ids_(shared_token_ids_.items()),
       constraint_(std::move(constraint)),
       text_(params.stop.empty() ? nullptr : std::move(text)),
-      eos_token_ids_(DistinctEosTokenIds(params)) {
+      eos_token_ids_(DistinctEosTokenIds(params)),
+      max_new_tokens_(SaturateToInt(params.max_new_tokens.value_or(0))) {
   CHECK(params.stop.empty() || has_stops()) << "stops need a text";
 }
 
 StoppingCriteria::Progress StoppingCriteria::Begin() const {
   Progress progress;
-  if (restricts()) progress.state = constraint_->start();
+  if (restricts()) {
+    progress.state = constraint_->start();
+    progress.room = max_new_tokens_;
+  }
   if (has_stops()) progress.text = text_->Begin();
   return progress;
 }
@@ -64,9 +68,10 @@ StoppingCriteria::Outcome StoppingCriteria::FeedConstrained(
   progress->state = constraint_->Advance(progress->state, token);
   CHECK(progress->state != Constraint::kNone)
       << "token " << token << " may not follow";
+  --progress->room;
   Outcome outcome;
-  outcome.goes_on = !constraint_->ends(progress->state);
-  if (constraint_->accepts(progress->state)) {
+  outcome.goes_on = !constraint_->ends(progress->state, progress->room);
+  if (constraint_->accepts(progress->state, progress->room)) {
     const bool is_eos = std::ranges::binary_search(eos_token_ids_, token);
     const bool is_cut =
         is_eos && has_stops() && StopsAtEnd(*progress->text, token);

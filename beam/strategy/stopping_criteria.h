@@ -3,13 +3,14 @@
 //
 //   constraint          the sequence is in the language ("stop", or "eos" by
 //                       an EOS id). No id ends it otherwise; it also continues
-//                       if it begins another one
+//                       if it begins another one that max_new_tokens has room
+//                       for. No token may follow after which none has
 //   EOS id              "eos"; "stop" if the text ends with a stop string that
 //                       is complete only because nothing follows
 //   stop id             "stop"
 //   stop string         "stop": the token completes one in the text
 //
-// Does not check max_new_tokens: the strategy ends a sequence there.
+// Does not check max_new_tokens otherwise: the strategy ends a sequence there.
 //
 // The state of a sequence is its Progress, a value that is copied when a beam
 // forks.
@@ -18,6 +19,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
@@ -37,6 +39,7 @@ class StoppingCriteria {
  public:
   struct Progress {
     Constraint::State state = 0;     // if there is a constraint
+    int32_t room = 0;                // for tokens, in this case
     std::optional<TextStream> text;  // if there are stop strings
   };
   struct Outcome {
@@ -80,7 +83,8 @@ class StoppingCriteria {
 
   // Returns the tokens that may follow. REQUIRES: restricts().
   Constraint::Legal LegalTokens(const Progress& progress) const {
-    const Constraint::Legal legal = constraint_->LegalTokens(progress.state);
+    const Constraint::Legal legal =
+        constraint_->LegalTokens(progress.state, progress.room);
     if (legal.exceeds_memory) exceeds_memory_ = true;
     return legal;
   }
@@ -110,7 +114,8 @@ class StoppingCriteria {
   const std::shared_ptr<const Constraint> constraint_;  // or null
   const std::shared_ptr<const RequestText> text_;       // null: no stop strings
   const SharedList<TokenId> eos_token_ids_;             // ascending
-  mutable bool exceeds_memory_ = false;                 // see CheckMemory
+  const int32_t max_new_tokens_;
+  mutable bool exceeds_memory_ = false;  // see CheckMemory
 };
 
 // Checks that the request's stop strings, which ValidateParams has validated,

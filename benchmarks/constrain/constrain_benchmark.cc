@@ -4,10 +4,11 @@
 //   constrain_benchmark
 //
 // Masks visits all states of the automaton, each once an iteration, with a
-// vocabulary of 128,256 tokens. Its counters are microseconds of CPU for a
-// state: the median, the 99th percentile and the largest. Tokens of the
-// vocabulary are random: all bytes, and words of 2 to 11 letters, half of them
-// after a space.
+// vocabulary of 128,256 tokens; NearMasks with room for one token more than a
+// text needs. Their counters are microseconds of CPU for a state: the median,
+// the 99th percentile and the largest. Tokens of the vocabulary are random: all
+// bytes, and words of 2 to 11 letters, half of them after a space. Kept is a
+// list that is asked for again, far from the end of the room and near it.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -21,8 +22,11 @@
 
 #include "base/check.h"
 #include "constrain/choice_language.h"
+#include "constrain/json_schema.h"
 #include "constrain/regex_language.h"
+#include "constrain/text_constraint.h"
 #include "constrain/token_constraint.h"
+#include "constrain/tokens_to_end.h"
 
 namespace espalier {
 namespace {
@@ -98,6 +102,47 @@ BENCHMARK(CompileChoices)
     ->Arg(100'000)
     ->Unit(benchmark::kMicrosecond);
 
+// The fewest tokens to the end of a text, for each state.
+void Count(benchmark::State& state, const ByteAutomaton& automaton) {
+  const std::shared_ptr<const TokenVocabulary> vocabulary = Vocabulary();
+  constexpr int64_t kMaxSteps = CompileLimits().max_steps;
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(
+        CountTokensToEnd(automaton, vocabulary->suffixes, kMaxSteps));
+  }
+  const TokensToEnd counts =
+      CountTokensToEnd(automaton, vocabulary->suffixes, kMaxSteps);
+  state.counters["states"] = automaton.num_states();
+  state.counters["fewest"] = counts.more[ByteAutomaton::kStart];
+  state.counters["is_exact"] = counts.is_exact;
+}
+void CountRegex(benchmark::State& state, const std::string& pattern) {
+  Count(state, CompileOrDie(pattern));
+}
+void CountSchema(benchmark::State& state, const std::string& schema) {
+  const auto automaton = CompileJsonSchema(schema, {});
+  CHECK(automaton.ok()) << automaton.status();
+  Count(state, *automaton);
+}
+BENCHMARK_CAPTURE(CountRegex, Date, kDate)->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(CountRegex, Person, Person())->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(CountRegex, Letters, "\\p{L}{1,200}")
+    ->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(CountSchema, AnyValue, "{}")->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(CountSchema, LongString,
+                  R"({"type": "string", "maxLength": 1000})")
+    ->Unit(benchmark::kMicrosecond);
+void CountChoices(benchmark::State& state) {
+  std::vector<std::string> texts;
+  for (int64_t i = 0; i < state.range(0); ++i) {
+    texts.push_back("item " + std::to_string(i * 7919));
+  }
+  const auto automaton = CompileChoice(texts);
+  CHECK(automaton.ok()) << automaton.status();
+  Count(state, *automaton);
+}
+BENCHMARK(CountChoices)->Arg(100'000)->Unit(benchmark::kMicrosecond);
+
 double ThreadMicroseconds() {
   timespec time = {};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
@@ -105,7 +150,8 @@ double ThreadMicroseconds() {
          static_cast<double>(time.tv_nsec) / 1e3;
 }
 
-void Masks(benchmark::State& state, const std::string& pattern) {
+void TimeMasks(benchmark::State& state, const std::string& pattern,
+               bool is_near) {
   const auto constraint = TokenConstraint::Make(
       std::make_shared<const ByteAutomaton>(CompileOrDie(pattern)),
       Vocabulary());
@@ -116,7 +162,9 @@ void Masks(benchmark::State& state, const std::string& pattern) {
   for (auto _ : state) {
     for (int s = 0; s < num_states; ++s) {
       const double begin = ThreadMicroseconds();
-      constraint->LegalTokens(s, &tokens);
+      const int32_t room =
+          is_near ? constraint->min_tokens(s) + 1 : TokenConstraint::kNever;
+      constraint->LegalTokens(s, room - 1, &tokens);
       times.push_back(ThreadMicroseconds() - begin);
     }
   }
@@ -126,9 +174,35 @@ void Masks(benchmark::State& state, const std::string& pattern) {
   state.counters["p99_us"] = times[times.size() * 99 / 100];
   state.counters["max_us"] = times.back();
 }
+void Masks(benchmark::State& state, const std::string& pattern) {
+  TimeMasks(state, pattern, /*is_near=*/false);
+}
+void NearMasks(benchmark::State& state, const std::string& pattern) {
+  TimeMasks(state, pattern, /*is_near=*/true);
+}
 BENCHMARK_CAPTURE(Masks, Date, kDate)->Unit(benchmark::kMicrosecond);
 BENCHMARK_CAPTURE(Masks, Email, kEmail)->Unit(benchmark::kMicrosecond);
 BENCHMARK_CAPTURE(Masks, Person, Person())->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(NearMasks, Person, Person())->Unit(benchmark::kMicrosecond);
+
+void Kept(benchmark::State& state, bool is_near) {
+  auto texts = TokenConstraint::Make(
+      std::make_shared<const ByteAutomaton>(CompileOrDie(Person())),
+      Vocabulary());
+  CHECK(texts.ok()) << texts.status();
+  const auto constraint = TextConstraint::Make(*std::move(texts), {});
+  CHECK(constraint.ok()) << constraint.status();
+  // Inside a string, where an escape needs more tokens than other texts.
+  const TokenConstraint& of_texts = (*constraint)->texts();
+  const ByteAutomaton::State in_string =
+      of_texts.automaton().Next(ByteAutomaton::kStart, "{\"name\":\"a");
+  const int32_t room = is_near ? of_texts.min_more_tokens(in_string) : 1000;
+  for (auto _ : state) {
+    benchmark::DoNotOptimize((*constraint)->LegalTokens(in_string, room));
+  }
+}
+BENCHMARK_CAPTURE(Kept, Far, false);
+BENCHMARK_CAPTURE(Kept, Near, true);
 
 void Advance(benchmark::State& state) {
   const auto constraint = TokenConstraint::Make(

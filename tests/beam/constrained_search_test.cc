@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <random>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -78,40 +79,65 @@ std::string SpeltBy(const std::vector<TokenId>& tokens) {
   return text;
 }
 
-// True if a text of the language can be spelt that begins with `text`; the
+// The fewest tokens that complete `text`; a large number if none do. The
 // vocabulary has each letter.
-bool BeginsText(const ByteAutomaton& automaton, const std::string& text) {
-  return automaton.Match(text).num_matched == std::ssize(text);
+int TokensToComplete(const ByteAutomaton& automaton, const std::string& text) {
+  std::vector<std::string> texts = {text};
+  for (int count = 0; count <= 8 && !texts.empty(); ++count) {
+    std::vector<std::string> longer;
+    std::set<ByteAutomaton::State> states;
+    for (const std::string& one : texts) {
+      const ByteAutomaton::MatchResult match = automaton.Match(one);
+      if (match.in_language) return count;
+      if (match.num_matched < std::ssize(one)) continue;
+      if (!states.insert(match.state).second) continue;
+      for (const std::string& token : LetterTokens()) {
+        if (!token.empty()) longer.push_back(one + token);
+      }
+    }
+    texts = std::move(longer);
+  }
+  return 1000;
+}
+
+// True if `token` may follow `before`, which is no end, as one of `room`.
+bool MayFollow(const ByteAutomaton& automaton, const std::string& before,
+               TokenId token, int room) {
+  if (token == kEosId) return automaton.Match(before).in_language;
+  return TokensToComplete(automaton, before + LetterTokens()[token]) < room;
+}
+
+// True if a text of the language can have no token more.
+bool MustEnd(const ByteAutomaton& automaton, const std::string& text,
+             int room) {
+  if (!automaton.Match(text).in_language) return false;
+  for (TokenId token = 1; token < std::ssize(LetterTokens()); ++token) {
+    if (MayFollow(automaton, text, token, room)) return false;
+  }
+  return true;
 }
 
 // All outputs by the definition, with the sums of their log-probabilities.
 void EnumerateTexts(const ByteAutomaton& automaton, const LogitsModel& model,
-                    int max_length, const Hypothesis& prefix,
+                    int room, const Hypothesis& prefix,
                     std::vector<TokenId> prompt, std::vector<Hypothesis>* all) {
   std::vector<TokenId> history = prompt;
   history.insert(history.end(), prefix.tokens.begin(), prefix.tokens.end());
   const std::vector<float> log_probs = testing::LogSoftmax(model(history));
   const std::string before = SpeltBy(prefix.tokens);
   for (TokenId token = 0; token < std::ssize(LetterTokens()); ++token) {
+    if (!MayFollow(automaton, before, token, room)) continue;
     Hypothesis next = prefix;
     next.tokens.push_back(token);
     next.cum_log_prob += log_probs[token];
     if (token == kEosId) {
       next.finish_reason = FinishReason::kEos;
-      if (automaton.Match(before).in_language) all->push_back(next);
-      continue;
-    }
-    const std::string text = SpeltBy(next.tokens);
-    if (!BeginsText(automaton, text)) continue;
-    const ByteAutomaton::MatchResult match = automaton.Match(text);
-    if (automaton.ends(match.state)) {
+      all->push_back(next);
+    } else if (MustEnd(automaton, SpeltBy(next.tokens), room - 1)) {
       next.finish_reason = FinishReason::kStop;
       all->push_back(next);
-    } else if (std::ssize(next.tokens) == max_length) {
-      next.finish_reason = FinishReason::kLength;
-      all->push_back(next);
     } else {
-      EnumerateTexts(automaton, model, max_length, next, prompt, all);
+      EnumerateTexts(automaton, model, room - 1, next, prompt, all);
     }
   }
 }
@@ -129,7 +155,7 @@ std::vector<Hypothesis> AllOutputs(const std::string& pattern, int max_length) {
 TEST(ConstrainedSearchTest, BeamsEnoughFindAllTextsInTheirOrder) {
   size_t num_found = 0;
   for (const std::string& pattern : LetterPatterns()) {
-    for (const int max_length : {2, 4}) {
+    for (const int max_length : {2, 3, 4}) {
       const std::vector<Hypothesis> all = AllOutputs(pattern, max_length);
       const auto constraint = Constrain(*CompileRegex(pattern));
       const Request request = SearchOf(std::ssize(all) + 2, max_length);
@@ -146,7 +172,7 @@ TEST(ConstrainedSearchTest, BeamsEnoughFindAllTextsInTheirOrder) {
       num_found += all.size();
     }
   }
-  EXPECT_GT(num_found, 500);
+  EXPECT_GT(num_found, 1000);
 }
 
 // Beam search among legal tokens by its definition: those of the k best
@@ -168,16 +194,15 @@ std::vector<Hypothesis> SearchByDefinition(const ByteAutomaton& automaton,
           testing::LogSoftmax(ModelOfLetters()(history));
       const std::string before = SpeltBy(beam.tokens);
       for (TokenId token = 0; token < std::ssize(LetterTokens()); ++token) {
-        const std::string text = before + LetterTokens()[token];
-        const ByteAutomaton::MatchResult match = automaton.Match(text);
-        const bool is_legal =
-            token == kEosId ? match.in_language : BeginsText(automaton, text);
-        if (!is_legal) continue;
+        const int room = max_length - length + 1;
+        if (!MayFollow(automaton, before, token, room)) continue;
         Found& found = candidates.emplace_back();
         found.hypothesis = beam;
         found.hypothesis.tokens.push_back(token);
         found.hypothesis.cum_log_prob += log_probs[token];
-        found.ends = token == kEosId || automaton.ends(match.state);
+        found.ends =
+            token == kEosId ||
+            MustEnd(automaton, before + LetterTokens()[token], room - 1);
       }
     }
     std::ranges::stable_sort(candidates, [](const Found& x, const Found& y) {
@@ -186,9 +211,7 @@ std::vector<Hypothesis> SearchByDefinition(const ByteAutomaton& automaton,
     live.clear();
     for (size_t rank = 0; rank < candidates.size(); ++rank) {
       const auto& [hypothesis, ends] = candidates[rank];
-      if (rank < num_beams && (ends || length == max_length)) {
-        ended.push_back(hypothesis);
-      }
+      if (rank < num_beams && ends) ended.push_back(hypothesis);
       if (!ends && live.size() < num_beams) live.push_back(hypothesis);
     }
   }
@@ -249,28 +272,29 @@ TEST(ConstrainedSearchTest, AllWaysToDecodeGiveTextsOfTheLanguage) {
 }
 
 // Samples follow the product of the probabilities among legal tokens.
-TEST(ConstrainedSearchTest, SamplesFollowTheRenormalizedProduct) {
-  const std::string pattern = "(ab|abc|c)c?";
+void CheckSamples(const std::string& pattern, int max_length) {
   const auto constraint = Constrain(*CompileRegex(pattern));
   std::map<std::vector<TokenId>, double> expected;
-  for (const Hypothesis& output : AllOutputs(pattern, 5)) {
+  for (const Hypothesis& output : AllOutputs(pattern, max_length)) {
     double probability = 1;
     std::vector<TokenId> history = {1, 2};
     Constraint::State state = constraint->start();
+    int room = max_length;
     for (const TokenId token : output.tokens) {
       const std::vector<float> logits = ModelOfLetters()(history);
       double sum = 0;
-      for (const TokenId legal : constraint->LegalTokens(state).tokens) {
+      for (const TokenId legal : constraint->LegalTokens(state, room).tokens) {
         sum += std::exp(double{logits[legal]});
       }
       probability *= std::exp(double{logits[token]}) / sum;
       history.push_back(token);
       state = constraint->Advance(state, token);
+      --room;
     }
     expected[output.tokens] = probability;
   }
   constexpr int kNumSamples = 4000;
-  Request request = SearchOf(1, 5);
+  Request request = SearchOf(1, max_length);
   request.params.do_sample = true;
   request.params.num_return_sequences = kNumSamples;
   ASSERT_OK_AND_ASSIGN(
@@ -289,6 +313,76 @@ TEST(ConstrainedSearchTest, SamplesFollowTheRenormalizedProduct) {
   // Beyond it lies one in 10^5 with so many degrees of freedom.
   const double freedom = static_cast<double>(expected.size()) - 1;
   EXPECT_LT(chi_square, freedom + 4.3 * std::sqrt(2 * freedom) + 12);
+}
+
+TEST(ConstrainedSearchTest, SamplesFollowTheRenormalizedProduct) {
+  CheckSamples("(ab|abc|c)c?", 5);
+  // With room for two and three tokens not all may follow.
+  CheckSamples("(ab|abc|c)c?", 2);
+  CheckSamples("(a|bc)*d", 3);
+}
+
+// With less than the least room a request is refused, and with it each text has
+// the fewest tokens.
+TEST(ConstrainedSearchTest, OutputsCompleteATextInTheLeastRoom) {
+  for (const std::string& pattern : LetterPatterns()) {
+    const ByteAutomaton automaton = *CompileRegex(pattern);
+    const auto constraint = Constrain(automaton);
+    const int least = constraint->MinRoom(/*is_empty_text_legal=*/true);
+    EXPECT_EQ(least, std::max(1, TokensToComplete(automaton, ""))) << pattern;
+    for (const bool ends_by_id : {true, false}) {
+      const auto with_ids =
+          Constrain(automaton, ends_by_id ? std::vector<TokenId>{kEosId}
+                                          : std::vector<TokenId>{});
+      const int room = with_ids->MinRoom(true);
+      Request request = SearchOf(1, room);
+      request.params.ignore_eos = !ends_by_id;
+      request.params.do_sample = true;
+      request.params.num_return_sequences = 50;
+      ASSERT_OK_AND_ASSIGN(
+          const Result result,
+          SearchAsTheEngine(ModelOfLetters(), request, nullptr, with_ids));
+      for (const Hypothesis& found : result.hypotheses) {
+        EXPECT_TRUE(automaton.Match(SpeltBy(found.tokens)).in_language);
+        EXPECT_NE(found.finish_reason, FinishReason::kLength);
+        EXPECT_LE(found.tokens.size(), room);
+      }
+    }
+  }
+}
+
+// No end id before min_new_tokens, and none is necessary at the end of the
+// room.
+TEST(ConstrainedSearchTest, OutputsCompleteATextWithAllLimits) {
+  for (const std::string pattern : {"(ab)*", "[abc]*", "(ab?c?)*"}) {
+    const ByteAutomaton automaton = *CompileRegex(pattern);
+    for (int way = 0; way < 12; ++way) {
+      const bool ends_by_id = way % 2 == 0;
+      const auto constraint =
+          Constrain(automaton, ends_by_id ? std::vector<TokenId>{kEosId}
+                                          : std::vector<TokenId>{});
+      for (const int max_new_tokens : {3, 4, 7}) {
+        Request request = SearchOf(way < 4 ? 1 : 6, max_new_tokens);
+        GenerationParams& params = request.params;
+        params.ignore_eos = !ends_by_id;
+        params.min_new_tokens = ends_by_id ? max_new_tokens : 0;
+        if (way < 4) params.num_return_sequences = 20;
+        if (way < 4 || way / 2 == 2) params.do_sample = true;
+        if (way / 2 == 1) params.top_k = 2;
+        if (way / 2 == 3) params.num_beam_groups = 3;
+        if (way / 2 == 4) params.stochastic = true;
+        ASSERT_OK_AND_ASSIGN(
+            const Result result,
+            SearchAsTheEngine(ModelOfLetters(), request, nullptr, constraint));
+        EXPECT_FALSE(result.hypotheses.empty()) << pattern << " " << way;
+        for (const Hypothesis& found : result.hypotheses) {
+          EXPECT_TRUE(automaton.Match(SpeltBy(found.tokens)).in_language)
+              << pattern << " " << way << " " << SpeltBy(found.tokens);
+          EXPECT_EQ(found.finish_reason, FinishReason::kStop) << pattern;
+        }
+      }
+    }
+  }
 }
 
 // A request whose states need too much memory ends with that error.

@@ -75,10 +75,10 @@ TEST(ConstraintCacheTest, TheLatestAreKeptUpToTheBytes) {
   ASSERT_OK(cache.Get(WithRegex("a")));
   EXPECT_EQ(cache.num_compiled(), 3);
   ConstraintCache roomy(SharedEnFrTokenizer(), CachedModel());
-  for (int i = 0; i < 600; ++i) {
-    ASSERT_OK(roomy.Get(WithRegex("a{" + std::to_string(1 + i % 200) + "}")));
+  for (int i = 0; i < 570; ++i) {
+    ASSERT_OK(roomy.Get(WithRegex("a{" + std::to_string(1 + i % 190) + "}")));
   }
-  EXPECT_EQ(roomy.num_compiled(), 200);
+  EXPECT_EQ(roomy.num_compiled(), 190);
 }
 
 TEST(ConstraintCacheTest, AnErrorIsKept) {
@@ -132,18 +132,18 @@ TEST(ConstraintCacheTest, AConstraintWhoseListsExceedTheirMemoryIsMadeAnew) {
                         /*max_list_bytes=*/8'000);
   const Request request = WithRegex("a[^x]*");
   ASSERT_OK_AND_ASSIGN(const auto full, cache.Get(request));
-  const auto start = full->LegalTokens(full->start());
+  const auto start = full->LegalTokens(full->start(), 100);
   EXPECT_EQ(*cache.Get(request), full);
   const auto next = full->Advance(full->start(), start.tokens[0]);
-  EXPECT_TRUE(full->LegalTokens(next).exceeds_memory);
+  EXPECT_TRUE(full->LegalTokens(next, 100).exceeds_memory);
   ASSERT_OK_AND_ASSIGN(const auto anew, cache.Get(request));
   EXPECT_NE(anew, full);
   EXPECT_EQ(*cache.Get(request), anew);
   EXPECT_EQ(cache.num_compiled(), 2);
 }
 
-// An ordinary token that ends a sequence takes a vocabulary of some 900 KB,
-// which counts once for all constraints with these end ids.
+// An ordinary token that ends a sequence takes a vocabulary of its own, which
+// counts once for all constraints with these end ids.
 TEST(ConstraintCacheTest, VocabulariesOfEndIdsCountOnce) {
   ConstraintCache cache(SharedEnFrTokenizer(), CachedModel(), 2 << 20);
   const auto get_all = [&](bool same_ids) {
@@ -159,6 +159,39 @@ TEST(ConstraintCacheTest, VocabulariesOfEndIdsCountOnce) {
   EXPECT_EQ(get_all(false), 20);
 }
 
+TEST(ConstraintCacheTest, ARequestWithoutRoomForATextIsRefused) {
+  ConstraintCache cache(SharedEnFrTokenizer(), CachedModel());
+  Request request = WithRegex("1{7}|[2-9]{9}");
+  ASSERT_OK_AND_ASSIGN(const auto constraint, cache.Get(request));
+  int least = 1;
+  while (constraint->LegalTokens(constraint->start(), least).tokens.empty()) {
+    ++least;
+  }
+  EXPECT_GE(least, 2);
+  request.params.max_new_tokens = least;
+  EXPECT_OK(cache.Get(request));
+  request.params.max_new_tokens = least - 1;
+  EXPECT_THAT(
+      cache.Get(request),
+      StatusIs(kInvalid, Concat("max_new_tokens must be at least ", least,
+                                ", which a text of constraint "
+                                "needs, got ",
+                                least - 1)));
+  // The error is not that of the language.
+  request.params.max_new_tokens = least;
+  EXPECT_OK(cache.Get(request));
+  EXPECT_EQ(cache.num_compiled(), 1);
+  // An end id alone is an empty text, unless it may not come first.
+  request = WithRegex("(1111111)?");
+  request.num_continued.reset();  // so that a dropped space is no text, either
+  request.params.max_new_tokens = 1;
+  EXPECT_OK(cache.Get(request));
+  request.params.min_new_tokens = 1;
+  EXPECT_THAT(
+      cache.Get(request),
+      StatusIs(kInvalid, StartsWith("max_new_tokens must be at least")));
+}
+
 // The first token of an answer is without the space that the tokenizer drops.
 TEST(ConstraintCacheTest, TheFirstTokenIsThatOfTheText) {
   ConstraintCache cache(SharedEnFrTokenizer(), CachedModel());
@@ -171,7 +204,7 @@ TEST(ConstraintCacheTest, TheFirstTokenIsThatOfTheText) {
       state = constraint->Advance(state, token);
       if (state == Constraint::kNone) return false;
     }
-    return constraint->ends(state);
+    return constraint->ends(state, 100);
   };
   Request answer = Constrained({.choice = {{"Il pleut."}}});
   EXPECT_TRUE(is_legal(answer));
@@ -189,7 +222,8 @@ TEST(ConstraintCacheTest, LegalTokensAreTheModels) {
   ConstraintCache cache(SharedEnFrTokenizer(), CachedModel(270));
   const auto constraint = cache.Get(WithRegex("[^x]*"));
   ASSERT_OK(constraint);
-  const auto legal = (*constraint)->LegalTokens((*constraint)->start()).tokens;
+  const auto legal =
+      (*constraint)->LegalTokens((*constraint)->start(), 100).tokens;
   EXPECT_GT(legal.size(), 150);
   EXPECT_LT(legal.back(), 270);
 }
@@ -229,8 +263,9 @@ TEST(ConstraintCacheTest, ManyChoicesAreCompiled) {
   ConstraintCache cache(SharedEnFrTokenizer(), CachedModel());
   const auto constraint = cache.Get(Constrained({.choice = std::move(texts)}));
   ASSERT_OK(constraint);
-  EXPECT_LE((*constraint)->LegalTokens((*constraint)->start()).tokens.size(),
-            6000);
+  EXPECT_LE(
+      (*constraint)->LegalTokens((*constraint)->start(), 100).tokens.size(),
+      6000);
 }
 
 }  // namespace

@@ -70,6 +70,9 @@ TEST(ConstrainTest, ATextsTokensAreThoseOfTheModel) {
   EXPECT_EQ(text.at("tokens").as_array().size(),
             text.at("num_legal_tokens").to_number<size_t>());
   EXPECT_GT(lines[0].at("language").at("first_tokens").to_number<int>(), 0);
+  const int least = lines[0].at("language").at("min_tokens").to_number<int>();
+  EXPECT_GE(least, 1);
+  EXPECT_LE(least, text.at("num_legal_tokens").to_number<int>());
 }
 
 // SentencePiece spells a text that begins with no word as a dropped space and

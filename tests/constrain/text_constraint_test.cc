@@ -30,6 +30,9 @@ using ::testing::IsEmpty;
 
 using State = Constraint::State;
 
+constexpr int kAnyRoom = 1'000'000;
+constexpr int kNever = 1'000'000'000;
+
 absl::StatusOr<std::shared_ptr<const TextConstraint>> MakeTextConstraint(
     std::string_view pattern, std::vector<std::string> vocabulary,
     std::vector<TokenId> end_ids) {
@@ -58,6 +61,18 @@ class Definition {
         live_[s] = live_[s] || is_live;
       }
     }
+    // Texts that can be completed by more and more tokens.
+    min_tokens_.assign(automaton.num_states(), kNever);
+    for (int length = 0; length < automaton.num_states(); ++length) {
+      for (State s = 0; s < automaton.num_states(); ++s) {
+        if (min_tokens_[s] != kNever) continue;
+        if (automaton.accepts(s)) min_tokens_[s] = 0;
+        for (const TokenId token : TextTokens(s)) {
+          const int after = min_tokens_[automaton.Next(s, vocabulary[token])];
+          if (after < length) min_tokens_[s] = length;
+        }
+      }
+    }
   }
 
   // Tokens after which the text can be completed.
@@ -70,30 +85,40 @@ class Definition {
     }
     return tokens;
   }
-  bool MustEnd(State state) const {
-    return automaton_.accepts(state) && TextTokens(state).empty();
-  }
-  std::vector<TokenId> Legal(State state) const {
+  // Tokens after which `room` - 1 tokens can complete the text.
+  std::vector<TokenId> TextTokens(State state, int room) const {
     std::vector<TokenId> tokens = TextTokens(state);
+    std::erase_if(tokens, [&](TokenId token) {
+      return min_tokens_[automaton_.Next(state, vocabulary_[token])] >= room;
+    });
+    return tokens;
+  }
+  bool MustEnd(State state, int room) const {
+    return automaton_.accepts(state) && TextTokens(state, room).empty();
+  }
+  std::vector<TokenId> Legal(State state, int room) const {
+    std::vector<TokenId> tokens = TextTokens(state, room);
     if (!automaton_.accepts(state)) return tokens;
     tokens.insert(tokens.end(), end_ids_.begin(), end_ids_.end());
     std::ranges::sort(tokens);
     return tokens;
   }
-  int NumLast(State state) const {
+  int NumLast(State state, int room) const {
     int count =
         automaton_.accepts(state) ? static_cast<int>(end_ids_.size()) : 0;
-    for (const TokenId token : TextTokens(state)) {
-      count += MustEnd(automaton_.Next(state, vocabulary_[token]));
+    for (const TokenId token : TextTokens(state, room)) {
+      count += MustEnd(automaton_.Next(state, vocabulary_[token]), room - 1);
     }
     return count;
   }
+  int min_tokens(State state) const { return min_tokens_[state]; }
 
  private:
   const ByteAutomaton& automaton_;
   const std::vector<std::string>& vocabulary_;
   const std::vector<TokenId>& end_ids_;
   std::vector<bool> live_;
+  std::vector<int> min_tokens_;
 };
 
 // Tokens 0 and 1 add no text.
@@ -111,10 +136,12 @@ std::vector<std::string> RandomTokens(std::mt19937_64& random) {
   return vocabulary;
 }
 
+// Each state that is reached, with room for few tokens and for many.
 TEST(TextConstraintTest, StatesAreAsTheyAreDefined) {
   std::mt19937_64 random(3);
   int num_states = 0;
   int num_last = 0;
+  int num_near = 0;
   for (int i = 0; i < Cases(200, 40); ++i) {
     const std::string pattern = RandomPattern(6, random);
     const std::vector<std::string> vocabulary = RandomTokens(random);
@@ -131,13 +158,22 @@ TEST(TextConstraintTest, StatesAreAsTheyAreDefined) {
     std::vector<bool> is_met(constraint.texts().num_states(), false);
     for (size_t q = 0; q < queue.size(); ++q) {
       const auto [state, text] = queue[q];
-      const Constraint::Legal legal = constraint.LegalTokens(state);
-      const std::vector<TokenId> expected = definition.Legal(text);
-      EXPECT_TRUE(std::ranges::equal(legal.tokens, expected)) << pattern;
-      EXPECT_EQ(legal.num_last, definition.NumLast(text)) << pattern;
-      EXPECT_LE(legal.num_last, constraint.MaxLast(1)) << pattern;
-      EXPECT_LE(std::ssize(legal.tokens), constraint.MaxLegal(1));
-      num_last += legal.num_last;
+      std::vector<TokenId> before;  // with less room
+      for (const int room : {1, 2, 3, 4, 5, 6, 8, 12, kAnyRoom}) {
+        const Constraint::Legal legal = constraint.LegalTokens(state, room);
+        const std::vector<TokenId> expected = definition.Legal(text, room);
+        EXPECT_TRUE(std::ranges::equal(legal.tokens, expected)) << pattern;
+        EXPECT_EQ(legal.num_last, definition.NumLast(text, room)) << pattern;
+        if (legal.num_last < std::ssize(legal.tokens)) {
+          EXPECT_LE(legal.num_last, constraint.MaxLast(1)) << pattern;
+        }
+        EXPECT_LE(std::ssize(legal.tokens), constraint.MaxLegal(1));
+        EXPECT_TRUE(std::ranges::includes(expected, before));
+        num_near += before.empty() || before == expected ? 0 : 1;
+        before = expected;
+      }
+      const std::vector<TokenId> expected = definition.Legal(text, kAnyRoom);
+      num_last += definition.NumLast(text, kAnyRoom);
       for (TokenId t = 0; t < std::ssize(vocabulary); ++t) {
         const State next = constraint.Advance(state, t);
         if (!std::ranges::binary_search(expected, t)) {
@@ -146,21 +182,58 @@ TEST(TextConstraintTest, StatesAreAsTheyAreDefined) {
         }
         ASSERT_NE(next, Constraint::kNone);
         if (std::ranges::binary_search(end_ids, t)) {
-          EXPECT_TRUE(constraint.accepts(next) && constraint.ends(next));
-          EXPECT_THAT(constraint.LegalTokens(next).tokens, IsEmpty());
+          EXPECT_TRUE(constraint.accepts(next, 3) && constraint.ends(next, 3));
+          EXPECT_THAT(constraint.LegalTokens(next, 3).tokens, IsEmpty());
           continue;
         }
         const State next_text = automaton.Next(text, vocabulary[t]);
-        EXPECT_EQ(constraint.ends(next), definition.MustEnd(next_text));
-        EXPECT_EQ(constraint.accepts(next), definition.MustEnd(next_text));
+        for (const int room : {0, 1, 2, 3, 5, kAnyRoom}) {
+          if (definition.min_tokens(next_text) > room) continue;
+          const bool must_end = definition.MustEnd(next_text, room);
+          EXPECT_EQ(constraint.ends(next, room), must_end) << pattern;
+          EXPECT_EQ(constraint.accepts(next, room), must_end) << pattern;
+        }
         if (!is_met[next]) queue.emplace_back(next, next_text);
         is_met[next] = true;
+      }
+    }
+    // The least room is the one with which there are tokens.
+    for (const bool is_empty_legal : {true, false}) {
+      const int32_t least = constraint.MinRoom(is_empty_legal);
+      for (const int room : {1, 2, 3, 4, 5}) {
+        const std::vector<TokenId> tokens =
+            is_empty_legal ? definition.Legal(0, room)
+                           : definition.TextTokens(0, room);
+        EXPECT_EQ(tokens.empty(), room < least) << pattern;
       }
     }
     num_states += static_cast<int>(queue.size());
   }
   EXPECT_GT(num_states, Cases(500, 100));
   EXPECT_GT(num_last, Cases(100, 20));
+  EXPECT_GT(num_near, Cases(300, 60));
+}
+
+// A closed text ends; an open one needs one more token.
+TEST(TextConstraintTest, ListsDependOnTheRoomOnlyNearItsEnd) {
+  const std::vector<std::string> vocabulary = {"", "x", "xx", "[", "]", "{"};
+  ASSERT_OK_AND_ASSIGN(const auto constraint,
+                       MakeTextConstraint("[[{]x*(\\]|x{5})", vocabulary, {0}));
+  const State state = constraint->Advance(constraint->start(), 3);
+  const Constraint::Legal all = constraint->LegalTokens(state, kAnyRoom);
+  EXPECT_THAT(all.tokens, ElementsAre(1, 2, 4));
+  for (const int room : {4, 5, 1000}) {
+    EXPECT_EQ(constraint->LegalTokens(state, room).tokens.data(),
+              all.tokens.data());
+  }
+  EXPECT_THAT(constraint->LegalTokens(state, 2).tokens, ElementsAre(1, 2, 4));
+  const Constraint::Legal last = constraint->LegalTokens(state, 1);
+  EXPECT_THAT(last.tokens, ElementsAre(4));
+  EXPECT_EQ(last.num_last, 1);
+  const int64_t num_bytes = constraint->num_bytes();
+  EXPECT_EQ(constraint->LegalTokens(state, 1).tokens.data(),
+            last.tokens.data());
+  EXPECT_EQ(constraint->num_bytes(), num_bytes);
 }
 
 // Within a long string all states but the last have the same tokens.
@@ -169,13 +242,13 @@ TEST(TextConstraintTest, StatesWithEqualTokensShareThem) {
   ASSERT_OK_AND_ASSIGN(const auto constraint,
                        MakeTextConstraint("[ab]{1,40}", vocabulary, {0}));
   State state = constraint->Advance(constraint->start(), 1);
-  const Constraint::Legal first = constraint->LegalTokens(state);
+  const Constraint::Legal first = constraint->LegalTokens(state, kAnyRoom);
   EXPECT_THAT(first.tokens, ElementsAre(0, 1, 2, 3, 4));
   EXPECT_EQ(first.num_last, 1);
   const int64_t num_bytes = constraint->num_bytes();
   for (int i = 0; i < 30; ++i) {
     state = constraint->Advance(state, 2);
-    EXPECT_EQ(constraint->LegalTokens(state).tokens.data(),
+    EXPECT_EQ(constraint->LegalTokens(state, kAnyRoom).tokens.data(),
               first.tokens.data());
   }
   EXPECT_EQ(constraint->num_bytes(), num_bytes);
@@ -199,11 +272,13 @@ TEST(TextConstraintTest, ListsHaveABound) {
   for (; constraint->CheckMemory().ok(); ++num_states) {
     state = constraint->Advance(state, 25);
     ASSERT_NE(state, Constraint::kNone);
-    const bool exceeds_memory = constraint->LegalTokens(state).exceeds_memory;
+    const bool exceeds_memory =
+        constraint->LegalTokens(state, kAnyRoom).exceeds_memory;
     EXPECT_EQ(exceeds_memory, !constraint->CheckMemory().ok());
   }
   EXPECT_GE(num_states, 2);
-  EXPECT_FALSE(constraint->LegalTokens(constraint->start()).exceeds_memory);
+  EXPECT_FALSE(
+      constraint->LegalTokens(constraint->start(), kAnyRoom).exceeds_memory);
   EXPECT_THAT(constraint->CheckMemory(),
               StatusIs(absl::StatusCode::kResourceExhausted,
                        ::testing::HasSubstr("the legal tokens of the states")));
@@ -217,7 +292,7 @@ TEST(TextConstraintTest, TheEmptyTextAloneNeedsAnEnd) {
                        "ends it"));
   ASSERT_OK_AND_ASSIGN(const auto constraint,
                        MakeTextConstraint("", vocabulary, {0}));
-  EXPECT_THAT(constraint->LegalTokens(constraint->start()).tokens,
+  EXPECT_THAT(constraint->LegalTokens(constraint->start(), kAnyRoom).tokens,
               ElementsAre(0));
 }
 
@@ -233,7 +308,7 @@ TEST(TextConstraintTest, ThreadsGetTheSameTokens) {
   for (auto& of_thread : found) {
     threads.emplace_back([&] {
       for (State s = 0; s < num_states; ++s) {
-        of_thread.push_back(constraint->LegalTokens(s).tokens.data());
+        of_thread.push_back(constraint->LegalTokens(s, kAnyRoom).tokens.data());
       }
     });
   }

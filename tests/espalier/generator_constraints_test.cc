@@ -49,6 +49,24 @@ class GeneratorConstraintsTest : public ::testing::Test {
         {.prompt = "It is raining.", .params = std::move(params)});
   }
 
+  // Returns the least max_new_tokens that `params` may have, which errors name.
+  int64_t LeastNewTokens(GenerationParams params) {
+    params.max_new_tokens = 1;
+    const absl::StatusOr<Generation> one = Run(params);
+    if (one.ok()) return 1;
+    constexpr std::string_view kBegin = "max_new_tokens must be at least ";
+    EXPECT_THAT(one, StatusIs(absl::StatusCode::kInvalidArgument,
+                              StartsWith(std::string(kBegin))));
+    const int64_t least =
+        std::stol(std::string(one.status().message().substr(kBegin.size())));
+    params.max_new_tokens = least - 1;
+    EXPECT_EQ(Run(params).status().message(),
+              "max_new_tokens must be at least " + std::to_string(least) +
+                  ", which a text of constraint needs, got " +
+                  std::to_string(least - 1));
+    return least;
+  }
+
   Generator generator_;
 };
 
@@ -60,16 +78,18 @@ TEST_F(GeneratorConstraintsTest, TextsAreInTheLanguage) {
       {" ?[a-z]+", std::regex(" ?[a-z]+")}};
   for (const auto& [pattern, regex] : languages) {
     for (GenerationParams params : WaysToDecode()) {
-      params.max_new_tokens = 40;
       params.constraint = {.regex = pattern};
-      ASSERT_OK_AND_ASSIGN(const Generation answer, Run(params));
-      ASSERT_FALSE(answer.texts.empty());
-      for (size_t i = 0; i < answer.texts.size(); ++i) {
-        if (answer.hypotheses[i].finish_reason == FinishReason::kLength) {
-          continue;
+      const int64_t least = LeastNewTokens(params);
+      for (const int64_t max_new_tokens : {least, least + 1, least + 4, 40L}) {
+        params.max_new_tokens = max_new_tokens;
+        ASSERT_OK_AND_ASSIGN(const Generation answer, Run(params));
+        ASSERT_FALSE(answer.texts.empty());
+        for (size_t i = 0; i < answer.texts.size(); ++i) {
+          EXPECT_TRUE(std::regex_match(answer.texts[i], regex))
+              << pattern << ": " << answer.texts[i];
+          EXPECT_NE(answer.hypotheses[i].finish_reason, FinishReason::kLength);
+          EXPECT_LE(answer.hypotheses[i].tokens.size(), max_new_tokens);
         }
-        EXPECT_TRUE(std::regex_match(answer.texts[i], regex))
-            << pattern << ": " << answer.texts[i];
       }
     }
   }
@@ -99,9 +119,11 @@ TEST_F(GeneratorConstraintsTest, JsonSatisfiesItsSchema) {
                          "tags": {"type": "array", "maxItems": 2,
                                   "items": {"enum": ["a", "\u00e9\""]}}}})";
   for (const bool has_spaces : {false, true}) {
+    int way = 0;
     for (GenerationParams params : WaysToDecode()) {
-      params.max_new_tokens = 60;
       params.constraint = {.json_schema = schema, .has_spaces = has_spaces};
+      params.max_new_tokens =
+          ++way % 2 == 0 ? LeastNewTokens(params) + way / 2 : 60;
       ASSERT_OK_AND_ASSIGN(const Generation answer, Run(params));
       ASSERT_FALSE(answer.texts.empty());
       for (size_t i = 0; i < answer.texts.size(); ++i) {
@@ -137,6 +159,29 @@ TEST_F(GeneratorConstraintsTest, DraftsChangeNothing) {
     ASSERT_OK_AND_ASSIGN(const Generation drafted, Run(params));
     EXPECT_EQ(plain.texts, drafted.texts);
     EXPECT_GT(drafted.usage.num_drafted_tokens, 0);
+  }
+  // Rows of a draft have room for fewer and fewer tokens.
+  for (const int64_t max_new_tokens : {6, 7, 8, 9, 12}) {
+    GenerationParams params;
+    params.do_sample = true;
+    params.num_return_sequences = 6;
+    params.seed = 9;
+    params.max_new_tokens = max_new_tokens;
+    params.constraint = {.regex = "((ab){3,4}(c|zzz))+"};
+    ASSERT_OK_AND_ASSIGN(const Generation plain, Run(params));
+    for (const SpeculationMode mode :
+         {SpeculationMode::kRejection, SpeculationMode::kCoupled}) {
+      params.speculate = {
+          .method = SpeculationMethod::kNgram, .num_tokens = 5, .mode = mode};
+      ASSERT_OK_AND_ASSIGN(const Generation drafted, Run(params));
+      if (mode == SpeculationMode::kCoupled) {
+        EXPECT_EQ(plain.texts, drafted.texts);
+      }
+      for (const std::string& text : drafted.texts) {
+        EXPECT_TRUE(std::regex_match(text, std::regex("((ab){3,4}(c|zzz))+")))
+            << text;
+      }
+    }
   }
 }
 

@@ -245,7 +245,9 @@ void Maker::AddOthers(Request* request) {
   AddEdits(&request->params);
   const bool is_restricted =
       request->params.allowed_sequences || request->params.allowed_token_ids;
-  if (limits_.constrains && !is_restricted && OneIn(6)) {
+  // A language may need two tokens.
+  if (limits_.constrains && !is_restricted && OneIn(6) &&
+      *request->params.max_new_tokens >= 2) {
     AddLanguage(&request->params);
   }
   if (limits_.scores && OneIn(8)) AddContinuations(request);

@@ -184,6 +184,47 @@ TEST_F(MixtureTest, OnTheHostRequestsTogetherGetWhatEachGetsAlone) {
             0);
 }
 
+// Together with requests of other kinds. Bans may leave no token of allowed
+// sequences.
+TEST_F(MixtureTest, OutputsInALanguageAreWholeTexts) {
+  ModelDescription model = model_->description();
+  model.verifies_drafts = true;
+  std::vector<Request> requests = AnyMixtureRequests(Cases(300, 100), 5, model,
+                                                     {.max_samples = 12,
+                                                      .max_beams = 8,
+                                                      .max_new_tokens = 12,
+                                                      .speculates = true,
+                                                      .constrains = true});
+  std::erase_if(requests, [](const Request& request) {
+    return request.params.allowed_sequences.has_value();
+  });
+  const std::vector<AnsweredRequest> together = Run(requests);
+  int num_whole = 0;
+  int num_full = 0;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    const GenerationParams& params = requests[i].params;
+    if (!params.constraint) continue;
+    const auto constraint = *constraints_->Get(requests[i]);
+    for (const Hypothesis& found : together[i].result.hypotheses) {
+      const auto length = static_cast<int>(found.tokens.size());
+      const int room = static_cast<int>(*params.max_new_tokens) - length;
+      ASSERT_GE(room, 0);
+      Constraint::State state = constraint->start();
+      for (const TokenId token : found.tokens) {
+        state = constraint->Advance(state, token);
+        ASSERT_NE(state, Constraint::kNone) << "request " << i;
+      }
+      if (!params.stop.empty()) continue;
+      EXPECT_TRUE(constraint->accepts(state, room)) << "request " << i;
+      EXPECT_NE(found.finish_reason, FinishReason::kLength) << "request " << i;
+      ++num_whole;
+      num_full += room == 0 ? 1 : 0;
+    }
+  }
+  EXPECT_GT(num_whole, 30);
+  EXPECT_GT(num_full, 5);
+}
+
 // With the noise of float32 rounding of logits near 10, counts stay within the
 // bounds; a thousand times as much does not pass for rounding.
 TEST_F(MixtureTest, RoundingIsToldFromOtherAnswers) {

@@ -177,6 +177,9 @@ TEST_F(ConstrainedCallsTest, WhatIsWrongIsNamedAsItWasGiven) {
                    "json_schema": {"schema": {"minimum": "a"}}})",
                 "response_format.json_schema.schema",
                 "response_format.json_schema.schema: #/minimum");
+  ExpectRefused(R"("structured_outputs": {"regex": "[0-9]{40}x{9}"},
+                   "max_tokens": 2)",
+                "max_tokens", "max_tokens must be at least ");
   ExpectRefused(R"("response_format": {"type": "text", "schema": {}})",
                 "response_format.schema", "must be unset with the type");
   ExpectRefused(R"("response_format": {"type": "json_schema", "schema": {},

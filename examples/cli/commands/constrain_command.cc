@@ -230,7 +230,10 @@ std::string WriteLanguage(const Language& language,
     std::vector<TokenId> tokens;
     language.constraint().LegalTokens(language.constraint().start(), &tokens);
     out << "tokens    " << tokens.size() << " of "
-        << language.constraint().vocab_size() << " may be the first\n";
+        << language.constraint().vocab_size()
+        << " may be the first; a text has at least "
+        << language.constraint().min_tokens(language.constraint().start())
+        << '\n';
   }
   for (const std::string& sample : samples) {
     out << "sample    " << ShownInQuotes(sample) << '\n';
@@ -274,6 +277,8 @@ json::object LanguageJson(const Language& language,
     std::vector<TokenId> tokens;
     language.constraint().LegalTokens(language.constraint().start(), &tokens);
     object["first_tokens"] = tokens.size();
+    object["min_tokens"] =
+        language.constraint().min_tokens(language.constraint().start());
   }
   object["samples"] = json::array(samples.begin(), samples.end());
   return {{"language", std::move(object)}};

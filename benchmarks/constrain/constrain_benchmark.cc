@@ -17,6 +17,7 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -66,6 +67,51 @@ std::shared_ptr<const TokenVocabulary> Vocabulary() {
   return *vocabulary;
 }
 
+// Words, punctuation before and after words, characters beyond ASCII, and
+// numbers: 5, 2, 2 and 1 of 10.
+const TokenSuffixes& MixedTokens() {
+  static const auto* const suffixes = [] {
+    constexpr std::string_view kPunctuation =
+        "\"':,.{}[]()<>/\\_-+=*&^%$#@!?;|~` \n\t";
+    std::mt19937 random(3);
+    std::vector<std::string> tokens;
+    for (int byte = 0; byte < 256; ++byte) {
+      tokens.emplace_back(1, static_cast<char>(byte));
+    }
+    const auto append = [&](int kind, std::string* token) {
+      const int length = 1 + static_cast<int>(random() % 3);
+      for (int i = 0; i < length; ++i) {
+        if (kind == 0) *token += static_cast<char>('a' + random() % 26);
+        if (kind == 1) *token += kPunctuation[random() % kPunctuation.size()];
+        if (kind == 2) {
+          *token += static_cast<char>(0xE4 + random() % 6);
+          *token += static_cast<char>(0x80 + random() % 64);
+          *token += static_cast<char>(0x80 + random() % 64);
+        }
+        if (kind == 3) *token += static_cast<char>('0' + random() % 10);
+      }
+    };
+    while (tokens.size() < kVocabSize) {
+      std::string token;
+      const int kind = static_cast<int>(random() % 10);
+      if (kind < 5) {
+        if (random() % 2 == 0) token += ' ';
+        append(0, &token);
+        append(0, &token);
+      } else if (kind < 7) {
+        append(1, &token);
+        if (random() % 2 == 0) append(0, &token);
+        if (random() % 3 == 0) append(1, &token);
+      } else {
+        append(kind < 9 ? 2 : 3, &token);
+      }
+      tokens.push_back(std::move(token));
+    }
+    return new TokenSuffixes(tokens);
+  }();
+  return *suffixes;
+}
+
 ByteAutomaton CompileOrDie(const std::string& pattern) {
   auto automaton = CompileRegex(pattern);
   CHECK(automaton.ok()) << automaton.status();
@@ -103,15 +149,13 @@ BENCHMARK(CompileChoices)
     ->Unit(benchmark::kMicrosecond);
 
 // The fewest tokens to the end of a text, for each state.
-void Count(benchmark::State& state, const ByteAutomaton& automaton) {
-  const std::shared_ptr<const TokenVocabulary> vocabulary = Vocabulary();
+void Count(benchmark::State& state, const ByteAutomaton& automaton,
+           const TokenSuffixes& tokens = Vocabulary()->suffixes) {
   constexpr int64_t kMaxSteps = CompileLimits().max_steps;
   for (auto _ : state) {
-    benchmark::DoNotOptimize(
-        CountTokensToEnd(automaton, vocabulary->suffixes, kMaxSteps));
+    benchmark::DoNotOptimize(CountTokensToEnd(automaton, tokens, kMaxSteps));
   }
-  const TokensToEnd counts =
-      CountTokensToEnd(automaton, vocabulary->suffixes, kMaxSteps);
+  const TokensToEnd counts = CountTokensToEnd(automaton, tokens, kMaxSteps);
   state.counters["states"] = automaton.num_states();
   state.counters["fewest"] = counts.more[ByteAutomaton::kStart];
   state.counters["is_exact"] = counts.is_exact;
@@ -131,6 +175,18 @@ BENCHMARK_CAPTURE(CountRegex, Letters, "\\p{L}{1,200}")
 BENCHMARK_CAPTURE(CountSchema, AnyValue, "{}")->Unit(benchmark::kMicrosecond);
 BENCHMARK_CAPTURE(CountSchema, LongString,
                   R"({"type": "string", "maxLength": 1000})")
+    ->Unit(benchmark::kMicrosecond);
+void CountMixedRegex(benchmark::State& state, const std::string& pattern) {
+  Count(state, CompileOrDie(pattern), MixedTokens());
+}
+void CountMixedSchema(benchmark::State& state, const std::string& schema) {
+  const auto automaton = CompileJsonSchema(schema, {});
+  CHECK(automaton.ok()) << automaton.status();
+  Count(state, *automaton, MixedTokens());
+}
+BENCHMARK_CAPTURE(CountMixedRegex, Person, Person())
+    ->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(CountMixedSchema, AnyValue, "{}")
     ->Unit(benchmark::kMicrosecond);
 void CountChoices(benchmark::State& state) {
   std::vector<std::string> texts;

@@ -4,7 +4,7 @@
 // kept, too, so a language that cannot be compiled costs its work once.
 //
 // A language is compiled on the thread of the caller, in up to two seconds:
-// making its automaton, and finding the states that tokens can complete, take
+// making its automaton, and counting the tokens that its texts still need, take
 // at most a budget of steps each (constrain/compile_budget.h).
 //
 // Thread safety: any thread may call. Different languages are compiled at the

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/field_error.h"
+#include "base/json_scan.h"
 #include "base/shared_list.h"
 #include "base/status.h"
 #include "beam/strategy/selection_options.h"
@@ -15,6 +16,8 @@
 #include "request/decoder_prompt.h"
 #include "request/text_begin.h"
 #include "request/token_bytes.h"
+#include "request/tool_call_language.h"
+#include "text/chat/tool_call_format.h"
 
 namespace espalier {
 namespace {
@@ -24,6 +27,7 @@ constexpr int kMaxEntries = 256;
 
 std::string_view KindOf(const ConstraintParams& params) {
   if (params.regex) return "constraint.regex";
+  if (params.tool_calls) return "constraint.tool_calls";
   return params.choice ? "constraint.choice" : "constraint.json_schema";
 }
 
@@ -33,6 +37,7 @@ std::string LanguageOf(const ConstraintParams& params) {
   if (params.json_schema) {
     return Concat(params.has_spaces ? "j" : "J", *params.json_schema);
   }
+  if (params.tool_calls) return Concat("t", *params.tool_calls);
   std::string language = "c";
   for (const std::string& text : *params.choice) {
     language += Concat(text.size(), ":", text);
@@ -47,7 +52,16 @@ bool OpensText(const Tokenizer& tokenizer, const ModelDescription& model,
   return TextBegin(tokenizer, model, request).drops_space();
 }
 
-absl::StatusOr<ByteAutomaton> CompileLanguage(const ConstraintParams& params) {
+absl::StatusOr<ByteAutomaton> CompileLanguage(const ConstraintParams& params,
+                                              const Tokenizer& tokenizer) {
+  if (params.tool_calls) {
+    const auto ignore = [](int, std::string_view, const JsonText&) {};
+    ASSIGN_OR_RETURN(const JsonText json,
+                     ScanJson(*params.tool_calls, 0, ignore));
+    ASSIGN_OR_RETURN(const ToolCallRules rules,
+                     ReadToolCallRules("constraint.tool_calls", json));
+    return CompileToolCalls(rules, SpecialMarksOf(rules.format, tokenizer));
+  }
   if (params.regex) return CompileRegex(*params.regex);
   if (params.choice) return CompileChoice(params.choice->items());
   return CompileJsonSchema(*params.json_schema,
@@ -91,7 +105,8 @@ absl::StatusOr<std::shared_ptr<const Constraint>> ConstraintCache::Get(
   const SharedList<TokenId> end_ids = FinishingTokenIds(request.params);
   const Key key = {.language = LanguageOf(params),
                    .end_ids = end_ids.items(),
-                   .opens_text = OpensText(*tokenizer_, model_, request)};
+                   .opens_text = OpensText(*tokenizer_, model_, request),
+                   .has_marks = params.tool_calls.has_value()};
   const std::shared_ptr<Entry> entry = FindOrAdd(key);
   const std::lock_guard compiling(entry->compiling);
   const auto compiled = [&] {
@@ -160,7 +175,8 @@ ConstraintCache::Entries ConstraintCache::TakeOldest() {
 absl::StatusOr<ConstraintCache::Compiled> ConstraintCache::Compile(
     const ConstraintParams& params, const Key& key) {
   const auto compile = [&]() -> absl::StatusOr<Compiled> {
-    ASSIGN_OR_RETURN(ByteAutomaton automaton, CompileLanguage(params));
+    ASSIGN_OR_RETURN(ByteAutomaton automaton,
+                     CompileLanguage(params, *tokenizer_));
     std::shared_ptr<const TokenVocabulary> vocabulary = CommonVocabulary();
     Compiled compiled = {.vocabulary = OwnVocabulary(key, *vocabulary)};
     if (compiled.vocabulary.tokens != nullptr) {
@@ -177,7 +193,7 @@ absl::StatusOr<ConstraintCache::Compiled> ConstraintCache::Compile(
     return compiled;
   };
   absl::StatusOr<Compiled> compiled = compile();
-  if (compiled.ok()) return compiled;
+  if (compiled.ok() || FieldErrorOf(compiled.status())) return compiled;
   return InvalidField(FieldName{KindOf(params)}, ": ",
                       Message(compiled.status()));
 }
@@ -194,27 +210,31 @@ std::shared_ptr<const TokenVocabulary> ConstraintCache::CommonVocabulary() {
   return vocabulary_;
 }
 
-// An ordinary token that ends a sequence is no part of a text.
+// An ordinary token that ends a sequence is no part of a text, and a special
+// one that marks calls of tools is.
 ConstraintCache::Vocabulary ConstraintCache::OwnVocabulary(
     const Key& key, const TokenVocabulary& common) {
+  std::vector<ToolCallMark> marks;
+  if (key.has_marks) marks = SpecialMarksOf(*tokenizer_);
   const bool end_adds_text =
       std::ranges::any_of(key.end_ids, [&](TokenId token) {
         return token < common.inside.vocab_size() &&
                !common.inside.BytesOf(token).empty();
       });
-  if (!end_adds_text) return {};
+  if (!end_adds_text && marks.empty()) return {};
   {
     const std::lock_guard lock(mutex_);
     for (const std::shared_ptr<Entry>& entry : entries_) {
       const auto& compiled = entry->compiled;
-      if (entry->key.end_ids == key.end_ids && compiled.has_value() &&
+      if (entry->key.end_ids == key.end_ids &&
+          entry->key.has_marks == key.has_marks && compiled.has_value() &&
           compiled->ok()) {
         return (*compiled)->vocabulary;
       }
     }
   }
   Vocabulary made = {std::make_shared<const TokenVocabulary>(
-      TokenBytesOf(*tokenizer_, key.end_ids, model_.vocab_size))};
+      TokenBytesOf(*tokenizer_, key.end_ids, model_.vocab_size, marks))};
   made.num_bytes = made.tokens->num_bytes();
   return made;
 }

@@ -60,6 +60,7 @@ class ConstraintCache {
     std::string language;  // kind and contents
     std::vector<TokenId> end_ids;
     bool opens_text = true;
+    bool has_marks = false;  // those of calls of tools are part of texts
 
     friend bool operator==(const Key&, const Key&) = default;
   };
@@ -85,8 +86,8 @@ class ConstraintCache {
   absl::StatusOr<Compiled> Compile(const ConstraintParams& params,
                                    const Key& key);
   std::shared_ptr<const TokenVocabulary> CommonVocabulary();
-  // Returns the vocabulary in which no end id of the key adds text; without
-  // tokens if that is `common`.
+  // Returns the vocabulary in which no end id of the key adds text, and marks
+  // do if it has marks; without tokens if that is `common`.
   Vocabulary OwnVocabulary(const Key& key, const TokenVocabulary& common);
   // Returns the entry of `key`, which is now the first.
   std::shared_ptr<Entry> FindOrAdd(const Key& key);

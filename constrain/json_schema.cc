@@ -395,12 +395,18 @@ class JsonSchemaCompiler {
 
 absl::StatusOr<ByteAutomaton> CompileJsonSchema(
     json::value schema, const JsonSchemaOptions& options,
-    const CompileLimits& limits) {
-  CompileBudget budget(limits);
+    CompileBudget* budget) {
   ASSIGN_OR_RETURN(
       const std::unique_ptr<JsonSchemaDocument> document,
-      JsonSchemaDocument::Make(std::move(schema), options.draft, &budget));
-  return JsonSchemaCompiler(document.get(), &budget, options).Compile();
+      JsonSchemaDocument::Make(std::move(schema), options.draft, budget));
+  return JsonSchemaCompiler(document.get(), budget, options).Compile();
+}
+
+absl::StatusOr<ByteAutomaton> CompileJsonSchema(
+    json::value schema, const JsonSchemaOptions& options,
+    const CompileLimits& limits) {
+  CompileBudget budget(limits);
+  return CompileJsonSchema(std::move(schema), options, &budget);
 }
 
 absl::StatusOr<ByteAutomaton> CompileJsonSchema(

@@ -52,5 +52,9 @@ absl::StatusOr<ByteAutomaton> CompileJsonSchema(
 absl::StatusOr<ByteAutomaton> CompileJsonSchema(
     std::string_view schema, const JsonSchemaOptions& options = {},
     const CompileLimits& limits = {});
+// As above, as a part of another compilation.
+absl::StatusOr<ByteAutomaton> CompileJsonSchema(
+    json::value schema, const JsonSchemaOptions& options,
+    CompileBudget* budget);
 
 }  // namespace espalier

@@ -10,22 +10,30 @@
 #include "base/status.h"
 #include "request/read_json.h"
 #include "request/read_json_text.h"
+#include "request/tool_call_language.h"
 
 namespace espalier {
 namespace {
 
 constexpr std::string_view kWanted =
-    "an object with regex, a string, choice, a list of strings, or "
-    "json_schema, a schema";
+    "an object with regex, a string, choice, a list of strings, json_schema, a "
+    "schema, or tool_calls, an object";
 constexpr std::string_view kWhitespace = "whitespace";
-constexpr std::array<std::string_view, 4> kParts = {"regex", "choice",
-                                                    "json_schema", kWhitespace};
+constexpr std::array<std::string_view, 5> kParts = {
+    "regex", "choice", "json_schema", "tool_calls", kWhitespace};
 
 absl::Status ReadSchema(std::string_view name, const JsonText& json,
                         std::optional<std::string>* out) {
   const bool is_schema =
       json.is_object() || json.text == "true" || json.text == "false";
   if (!is_schema) return WrongType(name, "an object or a boolean", json.text);
+  *out = std::string(json.text);
+  return absl::OkStatus();
+}
+
+absl::Status ReadToolCalls(std::string_view name, const JsonText& json,
+                           std::optional<std::string>* out) {
+  RETURN_IF_ERROR(ReadToolCallRules(name, json).status());
   *out = std::string(json.text);
   return absl::OkStatus();
 }
@@ -48,6 +56,9 @@ absl::Status SetKind(std::string_view field, std::string_view key,
   if (key == "regex") return Read(name, json, &params->regex);
   if (key == "choice") return Read(name, json, &params->choice);
   if (key == "json_schema") return ReadSchema(name, json, &params->json_schema);
+  if (key == "tool_calls") {
+    return ReadToolCalls(name, json, &params->tool_calls);
+  }
   return InvalidField(FieldName{field}, " must have no field ",
                       ShownInQuotes(key), DidYouMean(key, kParts));
 }

@@ -35,10 +35,21 @@ std::string FirstBytesOf(const TokenSpellings& spellings, TokenId token) {
   return bytes;
 }
 
+// Replaces `*bytes`, those of a token, if it is a mark or has a mark's byte.
+void SpellMarks(std::span<const ToolCallMark> marks, TokenId token,
+                std::string* bytes) {
+  for (const ToolCallMark& mark : marks) {
+    if (bytes->find(mark.byte) != bytes->npos) bytes->clear();
+  }
+  const auto mark = std::ranges::find(marks, token, &ToolCallMark::token);
+  if (mark != marks.end()) bytes->assign(1, mark->byte);
+}
+
 }  // namespace
 
 TokenVocabulary TokenBytesOf(const Tokenizer& tokenizer,
-                             std::span<const TokenId> without, int max_tokens) {
+                             std::span<const TokenId> without, int max_tokens,
+                             std::span<const ToolCallMark> marks) {
   const TokenSpellings& spellings = tokenizer.spellings();
   std::vector<std::string> bytes;
   std::vector<std::string> first_bytes;
@@ -47,8 +58,10 @@ TokenVocabulary TokenBytesOf(const Tokenizer& tokenizer,
   for (TokenId token = 0; token < vocab_size; ++token) {
     const bool adds = !std::ranges::binary_search(without, token);
     bytes.push_back(adds ? BytesOf(spellings.Of(token)) : "");
+    if (adds) SpellMarks(marks, token, &bytes.back());
     if (is_same) continue;
     first_bytes.push_back(adds ? FirstBytesOf(spellings, token) : "");
+    if (adds) SpellMarks(marks, token, &first_bytes.back());
   }
   if (is_same) return TokenVocabulary(std::move(bytes));
   const bool drops_all =

@@ -9,6 +9,7 @@
 
 #include "base/ids.h"
 #include "constrain/token_constraint.h"
+#include "text/chat/tool_call_format.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace espalier {
@@ -21,8 +22,11 @@ namespace espalier {
 // before that.
 //   without     tokens that add nothing in addition, ascending
 //   max_tokens  the vocabulary has at most so many: what a model has of it
+//   marks       tokens that add the byte that stands for them. Other tokens
+//               with this byte, which no text has, add nothing
 TokenVocabulary TokenBytesOf(const Tokenizer& tokenizer,
                              std::span<const TokenId> without = {},
-                             int max_tokens = std::numeric_limits<int>::max());
+                             int max_tokens = std::numeric_limits<int>::max(),
+                             std::span<const ToolCallMark> marks = {});
 
 }  // namespace espalier

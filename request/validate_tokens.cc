@@ -262,7 +262,8 @@ absl::Status ValidateConstraint(const GenerationParams& params) {
   const ConstraintParams& constraint = *params.constraint;
   const int num_kinds = int{constraint.regex.has_value()} +
                         int{constraint.choice.has_value()} +
-                        int{constraint.json_schema.has_value()};
+                        int{constraint.json_schema.has_value()} +
+                        int{constraint.tool_calls.has_value()};
   if (num_kinds != 1) {
     return InvalidField("`constraint` must have one kind of language",
                         Got(num_kinds == 0 ? "none" : Concat(num_kinds)));

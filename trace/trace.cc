@@ -107,6 +107,9 @@ json::value Described(const ConstraintParams& constraint) {
     if (!constraint.has_spaces) schema["whitespace"] = "none";
     return schema;
   }
+  if (constraint.tool_calls) {
+    return {{"tool_calls", DescribedSchema(*constraint.tool_calls)}};
+  }
   json::array choices;
   if (constraint.choice) {
     for (const std::string& text : *constraint.choice) {

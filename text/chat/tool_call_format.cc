@@ -1,6 +1,7 @@
 #include "text/chat/tool_call_format.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <span>
 
 namespace espalier {
@@ -64,10 +65,23 @@ ToolCallFormat ToolCallFormatOf(std::string_view source,
 
 std::vector<ToolCallMark> SpecialMarksOf(ToolCallFormat format,
                                          const Tokenizer& tokenizer) {
+  std::vector<ToolCallMark> marks = SpecialMarksOf(tokenizer);
+  std::erase_if(marks, [&](const ToolCallMark& mark) {
+    const auto& of_format = EntryOf(format).marks;
+    return std::ranges::find(of_format, mark.spelling) == of_format.end();
+  });
+  return marks;
+}
+
+std::vector<ToolCallMark> SpecialMarksOf(const Tokenizer& tokenizer) {
   std::vector<ToolCallMark> marks;
-  for (const std::string_view mark : EntryOf(format).marks) {
-    if (!HasSpecial(tokenizer, mark)) continue;
-    marks.push_back({*tokenizer.PieceToId(mark), mark});
+  uint8_t next_byte = 0xFF;
+  for (const Format& format : kFormats) {
+    for (const std::string_view mark : format.marks) {
+      const auto byte = static_cast<char>(next_byte--);
+      if (!HasSpecial(tokenizer, mark)) continue;
+      marks.push_back({*tokenizer.PieceToId(mark), mark, byte});
+    }
   }
   return marks;
 }

@@ -39,8 +39,13 @@ ToolCallFormat ToolCallFormatOf(std::string_view source,
 struct ToolCallMark {
   TokenId token = 0;
   std::string_view spelling;
+  // Stands for the token in the texts of constraints: no byte of UTF-8, and
+  // another one for each mark.
+  char byte = 0;
 };
 std::vector<ToolCallMark> SpecialMarksOf(ToolCallFormat format,
                                          const Tokenizer& tokenizer);
+// Returns the marks of all formats.
+std::vector<ToolCallMark> SpecialMarksOf(const Tokenizer& tokenizer);
 
 }  // namespace espalier

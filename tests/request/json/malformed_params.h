@@ -201,11 +201,13 @@ inline std::vector<MalformedRequest> MalformedParams() {
       params(
           R"({"constraint": "a"})",
           "constraint must be an object with regex, a string, choice, a list "
-          "of strings, or json_schema, a schema, got \"a\""),
+          "of strings, json_schema, a schema, or tool_calls, an object, got "
+          "\"a\""),
       params(
           R"({"constraint": {}})",
           "constraint must be an object with regex, a string, choice, a list "
-          "of strings, or json_schema, a schema, got {}"),
+          "of strings, json_schema, a schema, or tool_calls, an object, got "
+          "{}"),
       params(R"({"constraint": {"json_schema": "{}"}})",
              "constraint.json_schema must be an object or a boolean, got "
              "\"{}\""),

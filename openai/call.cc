@@ -145,7 +145,7 @@ absl::StatusOr<Call> ReadCall(Api api, std::string_view body,
   RETURN_IF_ERROR(WarnOfUnknown(fields.outer(), &draft));
   RETURN_IF_ERROR(ReadSampling(&fields, limits, &draft));
   RETURN_IF_ERROR(CheckInputs(draft));
-  SettleTools(&draft);
+  RETURN_IF_ERROR(SettleTools(&draft));
   RETURN_IF_ERROR(SettlePrompts(&draft));
   // After the checks, whose errors number the messages of the call.
   if (api == Api::kResponses) AddInstructions(&draft.call);

@@ -15,6 +15,7 @@
 // Thread safety: values; functions without state.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -26,6 +27,7 @@
 #include "absl/status/statusor.h"
 #include "base/ids.h"
 #include "openai/limits.h"
+#include "openai/tool_choice.h"
 #include "request/generation_params.h"
 #include "text/chat/chat_template.h"
 #include "text/chat/tool_call_stream.h"
@@ -65,6 +67,10 @@ struct Call {
   // and the format, which is the model's: the server sets it.
   ToolCallOptions tool_calls = {};
   bool parallel_tool_calls = true;  // false: the answer has one at most
+  ToolChoice tool_choice = {};
+  // With a constraint of calls: the place of each of its functions among the
+  // chat's tools.
+  std::vector<size_t> constrained_tools = {};
 
   // Text prompts: false omits special tokens. Chat: true puts BOS in front of
   // the rendered template unless it begins with one. Unset: as the prompt

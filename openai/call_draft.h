@@ -30,10 +30,9 @@ struct CallDraft {
   // Scoring only: its own fields. Those of other calls are in `call`, the query
   // as its prompt.
   ScoreCall score;
-  // Chat only: its tools, their names, and whether they may be called.
+  // Chat only: its tools, and their names.
   json::value tools = nullptr;
   std::vector<std::string> tool_names;
-  bool wants_tools = true;
   // Chat only: end of the prompt.
   std::optional<bool> adds_generation_prompt;
   bool continue_final_message = false;

@@ -1,7 +1,11 @@
 #include "openai/error.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
 #include <optional>
+#include <vector>
 
 #include "absl/strings/cord.h"
 #include "base/field_error.h"
@@ -74,8 +78,8 @@ int HttpStatusOf(const absl::Status& status) {
 // empty if it is about none of a call.
 std::string FieldOf(const absl::Status& status) {
   const std::optional<FieldError> error = FieldErrorOf(status);
-  const bool is_call_field =
-      error && IsCallField(error->field.substr(0, error->field.find('.')));
+  const bool is_call_field = error && IsCallField(error->field.substr(
+                                          0, error->field.find_first_of(".[")));
   return is_call_field ? error->path : "";
 }
 
@@ -92,11 +96,32 @@ bool ExceedsContext(const absl::Status& status) {
   return error && error->exceeds_context;
 }
 
+constexpr std::string_view kFunctions = "constraint.tool_calls.functions";
+
+// Names a function of the constraint of a call's tools by its place among them:
+// "functions[0].parameters" is of "tools[3].function.parameters".
+absl::Status WithPlaceOfTool(const Call& call, const absl::Status& error) {
+  const std::optional<FieldError> field = FieldErrorOf(error);
+  if (!field || field->field != kFunctions) return error;
+  const std::vector<size_t>& tools = call.constrained_tools;
+  const int64_t i = field->index.value_or(-1);
+  if (i < 0 || i >= std::ssize(tools)) return error;
+  std::string parts = PartsOf(error);
+  const std::string place = Concat("[", i, "]");
+  parts.replace(parts.find(place), place.size(),
+                Concat("[", tools[i], "].function"));
+  return WithParts(error, parts);
+}
+
 // Returns the name that a call has for a field of its request.
 std::optional<std::string> NameIn(const Call& call, std::string_view field) {
   constexpr std::string_view kUseBeamSearch = "use_beam_search";
   if (field == "prompt" || field == "prompt_tokens" || field == "messages") {
     return std::string(InputOf(call.api));
+  }
+  if (field.starts_with("constraint.tool_calls") &&
+      !call.constrained_tools.empty()) {
+    return "tools";
   }
   if (field.starts_with("constraint.") && !call.constraint_path.empty()) {
     return call.constraint_path;
@@ -167,7 +192,7 @@ absl::Status InWordsOf(const Call& call, const absl::Status& error) {
   const FieldWords words = {
       .field = [&](std::string_view field) { return NameIn(call, field); },
       .option = NameOfOption};
-  absl::Status reworded = InWordsOf(words, error);
+  absl::Status reworded = InWordsOf(words, WithPlaceOfTool(call, error));
   if (const auto param = error.GetPayload(kParam)) {
     const std::string field(*param);
     reworded.SetPayload(

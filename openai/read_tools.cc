@@ -1,7 +1,9 @@
 #include "openai/read_tools.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/field_error.h"
 #include "base/json.h"
@@ -12,6 +14,11 @@
 
 namespace espalier::openai {
 namespace {
+
+// Null if `value` is no object with this member.
+const json::value* MemberOf(const json::value& value, std::string_view key) {
+  return value.is_object() ? value.get_object().if_contains(key) : nullptr;
+}
 
 absl::StatusOr<std::string> ReadToolName(const std::string& path,
                                          const json::value& value,
@@ -43,6 +50,63 @@ absl::StatusOr<std::string> ReadToolName(const std::string& path,
   return std::string(text);
 }
 
+absl::Status CheckStrict(const std::string& path, const json::value& tool) {
+  const json::value* const strict =
+      tool.at("function").get_object().if_contains("strict");
+  if (strict == nullptr || strict->is_bool() || strict->is_null()) {
+    return absl::OkStatus();
+  }
+  return InvalidField(FieldName{path}, ".function.strict must be true or false",
+                      Got(Shown(strict)));
+}
+
+absl::Status ReadMode(std::string_view name, std::string_view mode,
+                      ToolChoice* choice) {
+  if (mode == "auto") {
+    choice->kind = ToolChoice::Kind::kAuto;
+  } else if (mode == "none") {
+    choice->kind = ToolChoice::Kind::kNone;
+  } else if (mode == "required") {
+    choice->kind = ToolChoice::Kind::kRequired;
+  } else {
+    return InvalidField(
+        FieldName{name},
+        " must be \"auto\", \"none\", \"required\", or an object",
+        Got(ShownInQuotes(mode)));
+  }
+  return absl::OkStatus();
+}
+
+// {"mode": "auto" or "required", "tools": [{"type": "function", ...}, ...]}
+absl::Status ReadAllowed(const std::string& path, const json::value* value,
+                         const Limits& limits, ToolChoice* choice) {
+  if (value == nullptr || !value->is_object()) {
+    return InvalidField(FieldName{path}, " must be an object",
+                        Got(Shown(value)));
+  }
+  const json::value* const mode = MemberOf(*value, "mode");
+  if (mode == nullptr || (*mode != "auto" && *mode != "required")) {
+    return InvalidField(FieldName{NameOfPart(path, "mode")},
+                        " must be \"auto\" or \"required\"", Got(Shown(mode)));
+  }
+  RETURN_IF_ERROR(ReadMode(path, std::string_view(mode->get_string()), choice));
+  const json::value* const tools = MemberOf(*value, "tools");
+  const std::string of_tools = NameOfPart(path, "tools");
+  if (tools == nullptr || !tools->is_array() || tools->get_array().empty()) {
+    return InvalidField(FieldName{of_tools},
+                        " must be a list that is not empty", Got(Shown(tools)));
+  }
+  choice->names.emplace();
+  for (const json::value& tool : tools->get_array()) {
+    ASSIGN_OR_RETURN(
+        std::string name,
+        ReadToolName(Concat(of_tools, "[", choice->names->size(), "]"), tool,
+                     limits));
+    choice->names->push_back(std::move(name));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status ReadTools(std::string_view name, const JsonText& json,
@@ -53,8 +117,10 @@ absl::Status ReadTools(std::string_view name, const JsonText& json,
   draft->tool_names.clear();
   const json::array& list = tools.get_array();
   for (size_t i = 0; i < list.size(); ++i) {
+    const std::string path = Concat(name, "[", i, "]");
     ASSIGN_OR_RETURN(std::string tool_name,
-                     ReadToolName(Concat(name, "[", i, "]"), list[i], limits));
+                     ReadToolName(path, list[i], limits));
+    RETURN_IF_ERROR(CheckStrict(path, list[i]));
     draft->tool_names.push_back(std::move(tool_name));
   }
   draft->tools = std::move(tools);
@@ -64,22 +130,51 @@ absl::Status ReadTools(std::string_view name, const JsonText& json,
 absl::Status ReadToolChoice(std::string_view name, const JsonText& json,
                             const Limits& limits, CallDraft* draft) {
   RETURN_IF_ERROR(CheckElements(name, json, limits));
-  const std::string choice = json.is_string() ? Unquoted(json.text) : "";
-  if (choice != "none" && choice != "auto") {
-    return InvalidField(
-        FieldName{name},
-        " must be \"auto\" or \"none\": no call of a tool can be forced",
-        Got(Shown(json.text)));
+  ToolChoice& choice = draft->call.tool_choice;
+  if (!json.is_string() && !json.is_object()) {
+    return WrongType(name, "a string or an object", json.text);
   }
-  draft->wants_tools = choice == "auto";
-  return absl::OkStatus();
+  if (json.is_string()) return ReadMode(name, Unquoted(json.text), &choice);
+  ASSIGN_OR_RETURN(const json::value value, ReadAny(name, json));
+  const json::value* const type = MemberOf(value, "type");
+  if (type != nullptr && *type == "function") {
+    choice.kind = ToolChoice::Kind::kFunction;
+    ASSIGN_OR_RETURN(std::string function,
+                     ReadToolName(std::string(name), value, limits));
+    choice.names.emplace().push_back(std::move(function));
+    return absl::OkStatus();
+  }
+  if (type != nullptr && *type == "allowed_tools") {
+    return ReadAllowed(NameOfPart(name, "allowed_tools"),
+                       MemberOf(value, "allowed_tools"), limits, &choice);
+  }
+  return InvalidField(FieldName{NameOfPart(name, "type")},
+                      " must be \"function\" or \"allowed_tools\"",
+                      Got(Shown(type)));
 }
 
-void SettleTools(CallDraft* draft) {
-  if (!draft->call.chat || !draft->wants_tools) return;
-  if (draft->tool_names.empty()) return;
+absl::Status SettleTools(CallDraft* draft) {
+  if (!draft->call.chat) return absl::OkStatus();
+  const ToolChoice& choice = draft->call.tool_choice;
+  if (draft->tool_names.empty() && (choice.must_call() || choice.names)) {
+    return InvalidField(
+        "`tool_choice` must be \"auto\" or \"none\" without tools",
+        Got("another"));
+  }
+  for (const std::string& name :
+       choice.names.value_or(std::vector<std::string>())) {
+    if (std::ranges::find(draft->tool_names, name) != draft->tool_names.end()) {
+      continue;
+    }
+    return InvalidField("`tool_choice` must name functions of the tools",
+                        Got(ShownInQuotes(name)));
+  }
+  if (choice.kind == ToolChoice::Kind::kNone || draft->tool_names.empty()) {
+    return absl::OkStatus();
+  }
   draft->call.chat->tools = std::move(draft->tools);
   draft->call.tool_calls.tool_names = std::move(draft->tool_names);
+  return absl::OkStatus();
 }
 
 }  // namespace espalier::openai

@@ -17,13 +17,14 @@ struct CallDraft;  // openai/call_draft.h
 absl::Status ReadTools(std::string_view name, const JsonText& json,
                        const Limits& limits, CallDraft* draft);
 
-// "auto" or "none".
-// Errors: kInvalidArgument naming the field and the value: calls that must come
-// need constrained tokens.
+// A ToolChoice (openai/tool_choice.h).
+// Errors: kInvalidArgument naming the member and the value.
 absl::Status ReadToolChoice(std::string_view name, const JsonText& json,
                             const Limits& limits, CallDraft* draft);
 
 // Sets the tools of the call, unless it excludes them.
-void SettleTools(CallDraft* draft);
+// Errors: kInvalidArgument naming tool_choice: there are no tools, or it names
+// none of them.
+absl::Status SettleTools(CallDraft* draft);
 
 }  // namespace espalier::openai

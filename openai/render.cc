@@ -64,8 +64,16 @@ RenderWriter::RenderWriter(const Call& call, std::string_view body,
 }
 
 void RenderWriter::ReadShared(std::string_view body) {
+  Params params = ParamsOf(body);
+  std::string calls;
+  if (!call_.constrained_tools.empty()) {
+    calls =
+        Concat(R"({"tool_calls":)", *call_.params.constraint->tool_calls, "}");
+    params.erase("response_format");
+    params.insert_or_assign("constraint", calls);
+  }
   size_t largest = 0;
-  for (const auto& [name, text] : ParamsOf(body)) {
+  for (const auto& [name, text] : params) {
     if (!shared_.empty()) shared_ += ',';
     AppendJson(std::string_view(name), &shared_);
     shared_ += ':';

@@ -88,7 +88,7 @@ absl::StatusOr<TokenizeCall> ReadTokenizeCall(std::string_view body,
                      Got(has_messages ? "both" : "none")),
         draft);
   }
-  SettleTools(&draft);
+  RETURN_IF_ERROR(SettleTools(&draft));
   RETURN_IF_ERROR(SettlePrompts(&draft));
   call.api = has_messages ? Api::kChat : Api::kCompletions;
   call.limits = limits;

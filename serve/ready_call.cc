@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "espalier/split_text.h"
 #include "openai/answer.h"
+#include "openai/constrain_tool_calls.h"
 #include "openai/resolve_params.h"
 #include "serve/prompt_tokens.h"
 
@@ -99,6 +100,10 @@ ReadyCall BeginReadyCall(openai::Api api, std::string_view body,
   }
   ready.call = *std::move(call);
   ready.call.tool_calls.format = model.tool_call_format;
+  const absl::Status constrained = openai::ConstrainToolCalls(&ready.call);
+  if (!constrained.ok()) {
+    ready.refusal = openai::ErrorOf(constrained, &ready.call);
+  }
   return ready;
 }
 

@@ -12,8 +12,11 @@
 #include <utility>
 #include <vector>
 
+#include "base/field_error.h"
 #include "base/json.h"
+#include "base/status.h"
 #include "openai/chunk_writer.h"
+#include "openai/constrain_tool_calls.h"
 #include "openai/error.h"
 #include "openai/tokenize.h"
 #include "tests/few_cases.h"
@@ -80,9 +83,32 @@ TEST(ToolCallsTest, RefusalsNameTheMember) {
       {R"("tools": [{"function": {"name": ""}}])",
        "tools[0].function.name must be a string"},
       {R"("tools": [{"name": "f"}])", "tools[0].function must be an object"},
-      {R"("tool_choice": "required")", "tool_choice must be \"auto\" or"},
+      {R"("tools": [{"function": {"name": "f", "strict": 1}}])",
+       "tools[0].function.strict must be true or false, got 1"},
+      {R"("tool_choice": "required")",
+       "tool_choice must be \"auto\" or \"none\" without tools"},
       {R"("tool_choice": {"type": "function", "function": {"name": "f"}})",
-       "tool_choice must be \"auto\" or"},
+       "tool_choice must be \"auto\" or \"none\" without tools"},
+      {R"("tool_choice": "any", "tools": [{"function": {"name": "f"}}])",
+       "tool_choice must be \"auto\", \"none\", \"required\", or an object"},
+      {R"("tool_choice": {"type": "function", "function": {"name": "g"}},
+          "tools": [{"function": {"name": "f"}}])",
+       "tool_choice must name functions of the tools, got \"g\""},
+      {R"("tool_choice": {"type": "function"})",
+       "tool_choice.function must be an object"},
+      {R"("tool_choice": {"type": "web"})",
+       "tool_choice.type must be \"function\" or"},
+      {R"("tool_choice": {"type": "allowed_tools"})",
+       "tool_choice.allowed_tools must be an object"},
+      {R"("tool_choice": {"type": "allowed_tools",
+                          "allowed_tools": {"mode": "none"}})",
+       "tool_choice.allowed_tools.mode must be"},
+      {R"("tool_choice": {"type": "allowed_tools",
+                          "allowed_tools": {"mode": "auto", "tools": []}})",
+       "tool_choice.allowed_tools.tools must be a list that is not empty"},
+      {R"("tool_choice": {"type": "allowed_tools", "allowed_tools":
+                          {"mode": "auto", "tools": [{"function": {}}]}})",
+       "tool_choice.allowed_tools.tools[0].function.name must be"},
       {R"("functions": [{"name": "f"}])", "functions is not supported"},
   };
   for (const auto& [field, message] : kBad) {
@@ -92,6 +118,115 @@ TEST(ToolCallsTest, RefusalsNameTheMember) {
     EXPECT_THAT(
         call, StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(message)));
   }
+}
+
+// The rules of the constraint that a call sets; empty: none.
+std::string RulesOf(Call* call) {
+  EXPECT_OK(ConstrainToolCalls(call));
+  const auto& constraint = call->params.constraint;
+  return constraint && constraint->tool_calls ? *constraint->tool_calls : "";
+}
+
+constexpr std::string_view kStrictTools =
+    R"("tools": [{"type": "function", "function": {"name": "a\"{é",
+                  "parameters": {"type": "object", "minProperties": 1}}},
+                 {"type": "function", "function": {"name": "g", "strict": true,
+                  "parameters": {"type": "object", "maxProperties": 2}}}])";
+
+Call StrictCall(std::string_view fields) {
+  Call call = CallOf(Api::kChat, Concat(kStrictTools, fields));
+  call.tool_calls.format = ToolCallFormat::kLlama3Json;
+  return call;
+}
+
+TEST(ConstrainToolCallsTest, TheChoiceDecidesTheLanguage) {
+  constexpr std::string_view kSecond =
+      R"({"name":"g","parameters":{"type": "object", "maxProperties": 2}})";
+  const std::pair<std::string, std::string> kCases[] = {
+      {R"(, "tool_choice": "required")",
+       Concat(R"({"format":"llama3_json","text":false,"parallel":true,)",
+              R"("functions":[{"name":"a\"{é","parameters":)",
+              R"({"type": "object", "minProperties": 1}},)", kSecond, "]}")},
+      {R"(, "tool_choice": {"type": "function", "function": {"name": "g"}})",
+       Concat(R"({"format":"llama3_json","text":false,"parallel":false,)",
+              R"("functions":[)", kSecond, "]}")},
+      {"", Concat(R"({"format":"llama3_json","text":true,"parallel":true,)",
+                  R"("functions":[{"name":"a\"{é"},)", kSecond, "]}")},
+      {R"(, "parallel_tool_calls": false, "tool_choice": {
+             "type": "allowed_tools", "allowed_tools": {"mode": "auto",
+             "tools": [{"type": "function", "function": {"name": "g"}}]}})",
+       Concat(R"({"format":"llama3_json","text":true,"parallel":false,)",
+              R"("functions":[)", kSecond, "]}")},
+      {R"(, "tool_choice": {"type": "allowed_tools", "allowed_tools":
+             {"mode": "required", "tools": [{"function": {"name": "g"}}]}})",
+       Concat(R"({"format":"llama3_json","text":false,"parallel":true,)",
+              R"("functions":[)", kSecond, "]}")},
+      {R"(, "tool_choice": "none")", ""},
+  };
+  for (const auto& [fields, rules] : kCases) {
+    Call call = StrictCall(fields);
+    EXPECT_EQ(RulesOf(&call), rules) << fields;
+  }
+  Call call = ChatWithTools("");
+  EXPECT_EQ(RulesOf(&call), "") << "no function is strict";
+}
+
+TEST(ConstrainToolCallsTest, OtherConstraintsGiveWayOrAreRefused) {
+  constexpr std::string_view kFormat =
+      R"(, "response_format": {"type": "json_object"})";
+  Call call = StrictCall(kFormat);
+  EXPECT_EQ(RulesOf(&call), "");
+  EXPECT_TRUE(call.params.constraint->json_schema.has_value());
+  call = StrictCall(Concat(kFormat, R"(, "tool_choice": "required")"));
+  EXPECT_NE(RulesOf(&call), "");
+  EXPECT_FALSE(call.params.constraint->json_schema.has_value());
+  EXPECT_EQ(call.NameOf("constraint"), "tool_choice");
+  call = StrictCall(R"(, "response_format": {"type": "text"})");
+  EXPECT_NE(RulesOf(&call), "");
+  call = StrictCall(R"(, "regex": "a", "tool_choice": "required")");
+  EXPECT_THAT(ConstrainToolCalls(&call),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("tool_choice and regex both say")));
+}
+
+TEST(ConstrainToolCallsTest, AModelWithoutAFormatHasNoCallsThatMustCome) {
+  Call call = StrictCall(R"(, "tool_choice": "required")");
+  call.tool_calls.format = ToolCallFormat::kNone;
+  EXPECT_THAT(
+      ConstrainToolCalls(&call),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               HasSubstr("must be \"auto\" or \"none\" with this model")));
+  call = StrictCall("");
+  call.tool_calls.format = ToolCallFormat::kNone;
+  EXPECT_EQ(RulesOf(&call), "");
+  EXPECT_THAT(call.warnings,
+              ElementsAre(HasSubstr("calls of tools are not enforced")));
+}
+
+TEST(ConstrainToolCallsTest, ErrorsNameTheTool) {
+  Call call = StrictCall(
+      R"(, "tool_choice": {"type": "function", "function": {"name": "g"}})");
+  ASSERT_NE(RulesOf(&call), "");
+  const Error error = ErrorOf(
+      InvalidField(FieldName{"constraint.tool_calls.functions[0].parameters"},
+                   ": #/properties/a/pattern: at byte 0: look-ahead"),
+      &call);
+  EXPECT_EQ(error.param, "tools[1].function.parameters");
+  EXPECT_EQ(error.message,
+            "tools[1].function.parameters: #/properties/a/pattern: at byte 0: "
+            "look-ahead");
+  EXPECT_EQ(ErrorOf(InvalidField(FieldName{"constraint.tool_calls"},
+                                 ": it needs more"),
+                    &call)
+                .param,
+            "tools");
+  call = CallOf(Api::kChat, R"("tool_choice": "required", "tools":
+      [{"function": {"name": "f"}}, {"function": {"name": "f"}}])");
+  call.tool_calls.format = ToolCallFormat::kHermes;
+  EXPECT_THAT(ConstrainToolCalls(&call),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("tools[1].function.name must not be that of "
+                                 "tools[0] where calls are enforced")));
 }
 
 // The API's messages have arguments as text; templates take an object.

@@ -22,6 +22,7 @@ using ::espalier::testing::EnFrDir;
 using ::espalier::testing::EnFrTokenizer;
 using ::espalier::testing::EventsOf;
 using ::espalier::testing::ScratchDirectory;
+using ::espalier::testing::StreamedChoice;
 using ::espalier::testing::WholeChoice;
 using ::testing::HasSubstr;
 
@@ -338,6 +339,155 @@ TEST_F(ToolRoutesTest, CallsComeBackWholeAndStreamed) {
   EXPECT_EQ(streamed.fields.at("finish_reason"), "tool_calls");
   EXPECT_EQ(streamed.tool_calls[0].at("function"),
             choice.tool_calls[0].at("function"));
+}
+
+constexpr std::string_view kEnforcedTools =
+    R"("tools": [
+      {"type": "function", "function": {"name": "weather", "parameters": {
+        "type": "object", "required": ["city"], "additionalProperties": false,
+        "properties": {"city": {"enum": ["Bern", "</tool_call>"]},
+                       "days": {"type": "integer", "maximum": 9,
+                                "minimum": 1}}}}},
+      {"type": "function", "function": {"name": "weather_\"{é}", "strict": true,
+        "parameters": {"type": "object", "additionalProperties": false,
+          "properties": {"on": {"type": "boolean"}}}}}])";
+
+std::string EnforcedCall(std::string_view fields) {
+  return Concat(R"({"messages": [{"role": "user", "content": "It rains."}], )",
+                kEnforcedTools, ", ", fields, "}");
+}
+
+// Checks the calls of a choice; returns their number.
+size_t CheckCalls(const StreamedChoice& choice) {
+  for (const json::value& call : choice.tool_calls) {
+    const json::object& function = call.at("function").as_object();
+    const std::string name(function.at("name").as_string());
+    const auto arguments =
+        ParseJson(std::string(function.at("arguments").as_string()));
+    EXPECT_OK(arguments);
+    if (!arguments.ok()) continue;
+    if (name == "weather") {
+      const json::value& city = arguments->at("city");
+      EXPECT_TRUE(city == "Bern" || city == "</tool_call>");
+      const json::value* const days =
+          arguments->as_object().if_contains("days");
+      if (days != nullptr) {
+        EXPECT_LT(days->as_int64(), 10);
+      }
+    } else {
+      EXPECT_EQ(name, "weather_\"{é}");
+      for (const auto& [key, value] : arguments->as_object()) {
+        EXPECT_EQ(key, "on");
+        EXPECT_TRUE(value.is_bool());
+      }
+    }
+  }
+  return choice.tool_calls.size();
+}
+
+TEST_F(ToolRoutesTest, CallsThatMustComeAreOfTheToolsAndTheirSchemas) {
+  const std::string choices[] = {
+      R"("tool_choice": "required")",
+      R"("tool_choice": "required", "parallel_tool_calls": false)",
+      R"("tool_choice": {"type": "function", "function": {"name": "weather"}})"};
+  for (const std::string& choice : choices) {
+    for (const char* const search :
+         {R"("num_beams": 4, "n": 4)",
+          R"("temperature": 1.5, "n": 5, "seed": 3, "logprobs": true)",
+          R"("seed": 5, "response_format": {"type": "json_object"})"}) {
+      std::string fields = Concat(choice, R"(, "max_tokens": 180, )", search);
+      const RawResponse whole =
+          Post("/v1/chat/completions", EnforcedCall(fields));
+      ASSERT_EQ(whole.status, 200) << whole.body;
+      const RawResponse stream =
+          Post("/v1/chat/completions",
+               EnforcedCall(Concat(fields, R"(, "stream": true)")));
+      const auto streamed = ChoicesOf(EventsOf(stream.body));
+      const json::value answer = *ParseJson(whole.body);
+      for (const json::value& value : answer.at("choices").as_array()) {
+        const StreamedChoice found = WholeChoice(value.as_object());
+        EXPECT_EQ(found.fields.at("finish_reason"), "tool_calls");
+        EXPECT_EQ(found.text, "");
+        const size_t num_calls = CheckCalls(found);
+        EXPECT_GE(num_calls, 1u);
+        if (choice != choices[0]) {
+          EXPECT_EQ(num_calls, 1u);
+        }
+        const auto& same = streamed.at(value.at("index").as_int64());
+        ASSERT_EQ(same.tool_calls.size(), num_calls);
+        for (size_t i = 0; i < num_calls; ++i) {
+          EXPECT_EQ(same.tool_calls[i].at("function"),
+                    found.tool_calls[i].at("function"));
+        }
+        EXPECT_EQ(same.fields.at("finish_reason"), "tool_calls");
+      }
+    }
+  }
+}
+
+TEST_F(ToolRoutesTest, AStrictFunctionHasCallsEnforcedBehindText) {
+  const RawResponse whole = Post(
+      "/v1/chat/completions",
+      EnforcedCall(R"("temperature": 1, "n": 8, "seed": 1, "max_tokens": 60,
+                      "logit_bias": {}, "stop": ["zzz"])"));
+  ASSERT_EQ(whole.status, 200) << whole.body;
+  const json::value answer = *ParseJson(whole.body);
+  for (const json::value& value : answer.at("choices").as_array()) {
+    CheckCalls(WholeChoice(value.as_object()));
+  }
+}
+
+TEST_F(ToolRoutesTest, WhatCannotBeEnforcedIsNamed) {
+  const auto expect_refused = [&](std::string_view fields,
+                                  std::string_view param,
+                                  std::string_view message) {
+    const RawResponse response =
+        Post("/v1/chat/completions",
+             Concat(R"({"messages": [{"role": "user", "content": "a"}], )",
+                    fields, "}"));
+    EXPECT_EQ(response.status, 400) << response.body;
+    const json::value error = ParseJson(response.body)->at("error");
+    EXPECT_EQ(std::string(error.at("param").as_string()), param);
+    EXPECT_THAT(std::string(error.at("message").as_string()),
+                HasSubstr(std::string(message)));
+  };
+  constexpr std::string_view kBad =
+      R"("tools": [{"function": {"name": "f"}}, {"function": {"name": "g",
+         "strict": true, "parameters": {"properties": {"a": {"pattern":
+         "("}}}}}])";
+  constexpr std::string_view kMessage =
+      "tools[1].function.parameters: #/properties/a/pattern: ";
+  for (
+      const std::string_view choice :
+      {"", R"(, "tool_choice": "required")",
+       R"(, "tool_choice": {"type": "function", "function": {"name": "g"}})"}) {
+    expect_refused(Concat(kBad, choice), "tools[1].function.parameters",
+                   kMessage);
+  }
+  expect_refused(Concat(kBad, R"(, "regex": "a", "tool_choice": "required")"),
+                 "tool_choice", "tool_choice and regex both say");
+  expect_refused(Concat(kEnforcedTools, R"(, "allowed_token_ids": [4],
+                                 "tool_choice": "required")"),
+                 "allowed_token_ids",
+                 "allowed_token_ids must be unset with tool_choice");
+}
+
+TEST_F(ToolRoutesTest, RenderedCallsKeepTheConstraint) {
+  const std::string body = EnforcedCall(
+      R"("tool_choice": "required", "response_format": {"type": "json_object"},
+         "num_beams": 2, "max_tokens": 60)");
+  const RawResponse rendered = Post("/v1/chat/completions/render", body);
+  ASSERT_EQ(rendered.status, 200) << rendered.body;
+  const RawResponse chat = Post("/v1/chat/completions", body);
+  const RawResponse tokens = Post("/inference/v1/generate", rendered.body);
+  ASSERT_EQ(tokens.status, 200) << tokens.body;
+  EXPECT_EQ(
+      ParseJson(chat.body)->at("usage").at("completion_tokens").as_int64(),
+      std::ssize(ParseJson(tokens.body)
+                     ->at("choices")
+                     .at(0)
+                     .at("token_ids")
+                     .as_array()));
 }
 
 TEST_F(ToolRoutesTest, ToolsArePartOfThePrompt) {

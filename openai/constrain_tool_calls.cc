@@ -1,0 +1,129 @@
+#include "openai/constrain_tool_calls.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "base/field_error.h"
+#include "base/json.h"
+#include "base/status.h"
+
+namespace espalier::openai {
+namespace {
+
+constexpr std::string_view kOfCalls = "constraint";
+
+const json::object& FunctionOf(const json::value& tool) {
+  return tool.at("function").get_object();
+}
+
+std::string_view NameOf(const json::value& tool) {
+  return std::string_view(FunctionOf(tool).at("name").get_string());
+}
+
+bool IsStrict(const json::value& tool) {
+  const json::value* const strict = FunctionOf(tool).if_contains("strict");
+  return strict != nullptr && *strict == true;
+}
+
+bool MayCall(const ToolChoice& choice, std::string_view name) {
+  return !choice.names ||
+         std::ranges::find(*choice.names, name) != choice.names->end();
+}
+
+absl::Status CheckNames(const json::array& tools) {
+  std::map<std::string_view, size_t> places;
+  for (size_t i = 0; i < tools.size(); ++i) {
+    const auto [place, is_new] = places.emplace(NameOf(tools[i]), i);
+    if (is_new) continue;
+    return InvalidField(FieldName{Concat("tools[", i, "]")},
+                        ".function.name must not be that of tools[",
+                        place->second, "] where calls are enforced",
+                        Got(ShownInQuotes(NameOf(tools[i]))));
+  }
+  return absl::OkStatus();
+}
+
+// Appends the function of a tool as a member of the constraint.
+void AppendFunction(const json::value& tool, bool has_schema,
+                    std::string* out) {
+  *out += "{\"name\":";
+  AppendJson(NameOf(tool), out);
+  const json::value* const schema = FunctionOf(tool).if_contains("parameters");
+  if (has_schema && schema != nullptr && !schema->is_null()) {
+    *out += ",\"parameters\":";
+    *out += WriteJson(*schema);
+  }
+  *out += '}';
+}
+
+// Removes a constraint that gives way to that of the calls.
+// Errors: kInvalidArgument if there is one that does not.
+absl::Status TakeConstraint(Call* call) {
+  const std::string_view name = call->NameOf(kOfCalls);
+  if (call->params.constraint && name != "response_format") {
+    return InvalidField("`tool_choice` and ", FieldName{name},
+                        " both say what the text of the answer is",
+                        Got("a call that must come"));
+  }
+  std::erase_if(call->given, [](const GivenParam& given) {
+    return given.param == kOfCalls;
+  });
+  call->constraint_path.clear();
+  return absl::OkStatus();
+}
+
+// Returns the field that has calls enforced; empty if there is none.
+std::string_view EnforcingField(const Call& call, const json::array& tools) {
+  const ToolChoice& choice = call.tool_choice;
+  if (choice.must_call() || choice.names) return "tool_choice";
+  return std::ranges::any_of(tools, IsStrict) ? "tools" : "";
+}
+
+}  // namespace
+
+absl::Status ConstrainToolCalls(Call* call) {
+  if (!call->chat || !call->chat->tools.is_array()) return absl::OkStatus();
+  const ToolChoice& choice = call->tool_choice;
+  const json::array& tools = call->chat->tools.get_array();
+  const std::string_view field = EnforcingField(*call, tools);
+  if (field.empty()) return absl::OkStatus();
+  const bool must_call = choice.must_call();
+  if (!must_call && call->params.constraint) return absl::OkStatus();
+  if (call->tool_calls.format == ToolCallFormat::kNone) {
+    if (must_call) {
+      return InvalidField(
+          "`tool_choice` must be \"auto\" or \"none\" with this model, whose "
+          "format of calls is not known (--tool-call-parser)",
+          Got("a call that must come"));
+    }
+    call->warnings.push_back(
+        Concat("calls of tools are not enforced, as ", field,
+               " says: the model's format of calls is not known "
+               "(--tool-call-parser)"));
+    return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(CheckNames(tools));
+  RETURN_IF_ERROR(TakeConstraint(call));
+  const bool is_parallel =
+      call->parallel_tool_calls && choice.kind != ToolChoice::Kind::kFunction;
+  std::string rules =
+      Concat(R"({"format":")", espalier::NameOf(call->tool_calls.format),
+             R"(","text":)", must_call ? "false" : "true", R"(,"parallel":)",
+             is_parallel ? "true" : "false", R"(,"functions":[)");
+  call->constrained_tools.clear();
+  for (size_t i = 0; i < tools.size(); ++i) {
+    if (!MayCall(choice, NameOf(tools[i]))) continue;
+    if (!call->constrained_tools.empty()) rules += ',';
+    AppendFunction(tools[i], must_call || IsStrict(tools[i]), &rules);
+    call->constrained_tools.push_back(i);
+  }
+  rules += "]}";
+  call->params.constraint = ConstraintParams{.tool_calls = std::move(rules)};
+  call->given.push_back({kOfCalls, field});
+  return absl::OkStatus();
+}
+
+}  // namespace espalier::openai

@@ -1,0 +1,26 @@
+// Calls of tools that are enforced: the param `constraint` of a chat whose
+// tool_choice forces or restricts calls, or which has a strict function.
+//
+//   tool_choice "required"     calls alone, one or more
+//   tool_choice of a function  one call of it
+//   "auto", with a function that has "strict": true, or with allowed_tools
+//                              text, and then calls: those of strict functions
+//                              have arguments of their schemas, others objects
+//
+// Thread safety: functions without state.
+#pragma once
+
+#include "absl/status/status.h"
+#include "openai/call.h"
+
+namespace espalier::openai {
+
+// Sets the constraint, after `call->tool_calls.format` is set. A
+// response_format gives way where the answer must be a call. Where it need not
+// be one, another constraint of the call stays, and so does text without a
+// format of calls, with a warning. Errors: kInvalidArgument naming the field:
+// the model has no format of calls, another field says what the text is, or two
+// tools have one name.
+absl::Status ConstrainToolCalls(Call* call);
+
+}  // namespace espalier::openai

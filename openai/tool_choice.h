@@ -1,0 +1,34 @@
+// ToolChoice: which calls of its tools the answer to a chat has, as the field
+// tool_choice says:
+//
+//   "auto", "none", "required"
+//   {"type": "function", "function": {"name": "f"}}
+//   {"type": "allowed_tools", "allowed_tools": {"mode": "required",
+//     "tools": [{"type": "function", "function": {"name": "f"}}]}}
+//
+// Thread safety: a value.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace espalier::openai {
+
+struct ToolChoice {
+  enum class Kind {
+    kAuto,      // calls, or text
+    kNone,      // the answer is text: the tools are not in the prompt
+    kRequired,  // one call at least
+    kFunction,  // one call, of a function that the call names
+  };
+  Kind kind = Kind::kAuto;
+  // The functions that may be called; unset: those of all tools.
+  std::optional<std::vector<std::string>> names = {};
+
+  bool must_call() const {
+    return kind == Kind::kRequired || kind == Kind::kFunction;
+  }
+};
+
+}  // namespace espalier::openai

@@ -59,6 +59,14 @@ void AppendFunction(const json::value& tool, bool has_schema,
   *out += '}';
 }
 
+// True if a field restricts the tokens of the answer, as no constraint may in
+// addition.
+bool RestrictsTokens(const GenerationParams& params) {
+  return params.constraint || params.allowed_sequences ||
+         params.allowed_token_ids || params.forced_bos_token_id ||
+         !params.forced_eos_token_id.empty();
+}
+
 // Removes a constraint that gives way to that of the calls.
 // Errors: kInvalidArgument if there is one that does not.
 absl::Status TakeConstraint(Call* call) {
@@ -91,7 +99,7 @@ absl::Status ConstrainToolCalls(Call* call) {
   const std::string_view field = EnforcingField(*call, tools);
   if (field.empty()) return absl::OkStatus();
   const bool must_call = choice.must_call();
-  if (!must_call && call->params.constraint) return absl::OkStatus();
+  if (!must_call && RestrictsTokens(call->params)) return absl::OkStatus();
   if (call->tool_calls.format == ToolCallFormat::kNone) {
     if (must_call) {
       return InvalidField(

@@ -17,10 +17,10 @@ namespace espalier::openai {
 
 // Sets the constraint, after `call->tool_calls.format` is set. A
 // response_format gives way where the answer must be a call. Where it need not
-// be one, another constraint of the call stays, and so does text without a
-// format of calls, with a warning. Errors: kInvalidArgument naming the field:
-// the model has no format of calls, another field says what the text is, or two
-// tools have one name.
+// be one, no constraint is set if another field restricts the tokens, nor, with
+// a warning, if the model's format of calls is not known.
+// Errors: kInvalidArgument naming the field: no format of calls is known,
+// another field says what the text is, or two tools have one name.
 absl::Status ConstrainToolCalls(Call* call);
 
 }  // namespace espalier::openai

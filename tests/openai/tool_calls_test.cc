@@ -181,6 +181,12 @@ TEST(ConstrainToolCallsTest, OtherConstraintsGiveWayOrAreRefused) {
   EXPECT_NE(RulesOf(&call), "");
   EXPECT_FALSE(call.params.constraint->json_schema.has_value());
   EXPECT_EQ(call.NameOf("constraint"), "tool_choice");
+  for (const std::string_view field :
+       {R"(, "allowed_sequences": [[7]])", R"(, "allowed_token_ids": [7])",
+        R"(, "forced_bos_token_id": 7)", R"(, "forced_eos_token_id": [7])"}) {
+    call = StrictCall(field);
+    EXPECT_EQ(RulesOf(&call), "");
+  }
   call = StrictCall(R"(, "response_format": {"type": "text"})");
   EXPECT_NE(RulesOf(&call), "");
   call = StrictCall(R"(, "regex": "a", "tool_choice": "required")");

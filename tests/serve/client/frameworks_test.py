@@ -117,12 +117,16 @@ class OpenaiTest(FrameworkTest):
         found, = final.choices[0].message.tool_calls
         self.assertEqual(json.loads(found.function.arguments), {"city": "Bern"})
 
-    def test_a_forced_call_is_refused(self) -> None:
-        import openai
-        with self.assertRaises(openai.BadRequestError) as raised:
-            self.client.chat.completions.create(
-                tools=[TOOL], tool_choice="required", **self.fields)
-        self.assertEqual(raised.exception.param, "tool_choice")
+    def test_a_call_that_must_come(self) -> None:
+        named = {"type": "function", "function": {"name": "weather"}}
+        for choice in ("required", named):
+            answer = self.client.chat.completions.create(
+                tools=[TOOL], tool_choice=choice, max_tokens=60,
+                parallel_tool_calls=False, **self.fields)
+            self.assertEqual(answer.choices[0].finish_reason, "tool_calls")
+            call, = answer.choices[0].message.tool_calls
+            self.assertEqual(call.function.name, "weather")
+            self.assertIn("city", json.loads(call.function.arguments))
 
 
 class LangchainTest(FrameworkTest):
@@ -181,8 +185,25 @@ class LitellmTest(FrameworkTest):
 
 
 class InstructorTest(FrameworkTest):
+    def test_tools(self) -> None:
+        import instructor
+        import openai
+        import pydantic
+
+        class Weather(pydantic.BaseModel):
+            """The weather."""
+            city: str
+            days: int
+
+        client = instructor.from_openai(
+            openai.OpenAI(base_url=self.url, api_key="none", max_retries=0),
+            mode=instructor.Mode.TOOLS)
+        found = client.chat.completions.create(
+            model="en-fr", temperature=0, response_model=Weather, max_tokens=60,
+            max_retries=0, messages=[{"role": "user", "content": QUESTION}])
+        self.assertIsInstance(found, Weather)
+
     def test_parallel_tools(self) -> None:
-        # Its other modes of tools force a call.
         from typing import Iterable
         import instructor
         import openai
@@ -242,12 +263,9 @@ class LlamaIndexTest(FrameworkTest):
 class PydanticAiTest(FrameworkTest):
     def model(self):
         from pydantic_ai.models.openai import OpenAIChatModel
-        from pydantic_ai.profiles.openai import OpenAIModelProfile
         from pydantic_ai.providers.openai import OpenAIProvider
         return OpenAIChatModel(
-            "en-fr", provider=OpenAIProvider(base_url=self.url, api_key="none"),
-            profile=OpenAIModelProfile(
-                openai_supports_tool_choice_required=False))
+            "en-fr", provider=OpenAIProvider(base_url=self.url, api_key="none"))
 
     def test_chats(self) -> None:
         from pydantic_ai import Agent
@@ -262,9 +280,8 @@ class PydanticAiTest(FrameworkTest):
             city: str
 
         agent = Agent(self.model(), output_type=Weather,
-                      model_settings={
-                          "extra_body": self.forced("final_result")})
-        self.assertEqual(agent.run_sync(QUESTION).output, Weather(city="Bern"))
+                      model_settings={"temperature": 0, "max_tokens": 60})
+        self.assertIsInstance(agent.run_sync(QUESTION).output, Weather)
 
 
 class OpenaiAgentsTest(FrameworkTest):
@@ -317,15 +334,24 @@ class SmolagentsTest(FrameworkTest):
     def model(self, **fields):
         from smolagents import OpenAIModel
         return OpenAIModel(model_id="o3", api_base=self.url, api_key="none",
-                           tool_choice="auto", **fields)
+                           **fields)
 
     def test_an_agent_calls_tools(self) -> None:
         from smolagents import ToolCallingAgent
         model = self.model(
+            tool_choice="auto",
             extra_body=self.forced("final_answer", {"answer": "42"}))
         agent = ToolCallingAgent(tools=[], model=model, max_steps=2,
                                  verbosity_level=0)
         self.assertEqual(agent.run("What is it?"), "42")
+
+    def test_an_agent_must_call_tools(self) -> None:
+        from smolagents import ChatMessage, FinalAnswerTool
+        from smolagents.models import MessageRole
+        answer = self.model(max_tokens=60).generate(
+            [ChatMessage(role=MessageRole.USER, content=QUESTION)],
+            tools_to_call_from=[FinalAnswerTool()])
+        self.assertEqual(answer.tool_calls[0].function.name, "final_answer")
 
 
 if __name__ == "__main__":

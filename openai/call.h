@@ -93,6 +93,7 @@ struct Call {
   std::vector<GivenParam> given = {};
   // Name of the language of params.constraint in the call, such as
   // "response_format.json_schema.schema"; empty if the param itself is given.
+  // With a constraint of calls it is that of the schema of texts.
   std::string constraint_path = {};
 
   // Limits of the server; params that defaults add must keep them, too.

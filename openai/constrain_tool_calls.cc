@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -59,12 +60,25 @@ void AppendFunction(const json::value& tool, bool has_schema,
   *out += '}';
 }
 
+// The schema of a response_format, which holds for text beside calls; nullopt
+// if there is none, or the text cannot be told from a call.
+std::optional<std::string> SchemaOfText(const Call& call) {
+  const bool has_marks = call.tool_calls.format == ToolCallFormat::kHermes ||
+                         call.tool_calls.format == ToolCallFormat::kMistral;
+  if (!has_marks || !call.params.constraint ||
+      call.NameOf(kOfCalls) != "response_format") {
+    return std::nullopt;
+  }
+  return call.params.constraint->json_schema;
+}
+
 // True if a field restricts the tokens of the answer, as no constraint may in
 // addition.
-bool RestrictsTokens(const GenerationParams& params) {
-  return params.constraint || params.allowed_sequences ||
-         params.allowed_token_ids || params.forced_bos_token_id ||
-         !params.forced_eos_token_id.empty();
+bool RestrictsTokens(const Call& call) {
+  const GenerationParams& params = call.params;
+  const bool has_other = params.constraint && !SchemaOfText(call);
+  return has_other || params.allowed_sequences || params.allowed_token_ids ||
+         params.forced_bos_token_id || !params.forced_eos_token_id.empty();
 }
 
 // Removes a constraint that gives way to that of the calls.
@@ -87,7 +101,9 @@ absl::Status TakeConstraint(Call* call) {
 std::string_view EnforcingField(const Call& call, const json::array& tools) {
   const ToolChoice& choice = call.tool_choice;
   if (choice.must_call() || choice.names) return "tool_choice";
-  return std::ranges::any_of(tools, IsStrict) ? "tools" : "";
+  const bool has_rules =
+      std::ranges::any_of(tools, IsStrict) || SchemaOfText(call);
+  return has_rules ? "tools" : "";
 }
 
 }  // namespace
@@ -99,7 +115,7 @@ absl::Status ConstrainToolCalls(Call* call) {
   const std::string_view field = EnforcingField(*call, tools);
   if (field.empty()) return absl::OkStatus();
   const bool must_call = choice.must_call();
-  if (!must_call && RestrictsTokens(call->params)) return absl::OkStatus();
+  if (!must_call && RestrictsTokens(*call)) return absl::OkStatus();
   if (call->tool_calls.format == ToolCallFormat::kNone) {
     if (must_call) {
       return InvalidField(
@@ -114,12 +130,18 @@ absl::Status ConstrainToolCalls(Call* call) {
     return absl::OkStatus();
   }
   RETURN_IF_ERROR(CheckNames(tools));
+  std::string text = must_call ? "false" : "true";
+  std::string text_path;
+  if (const auto schema = SchemaOfText(*call); schema && !must_call) {
+    text = Concat(R"({"json_schema":)", *schema, "}");
+    text_path = call->constraint_path;
+  }
   RETURN_IF_ERROR(TakeConstraint(call));
   const bool is_parallel =
       call->parallel_tool_calls && choice.kind != ToolChoice::Kind::kFunction;
   std::string rules =
       Concat(R"({"format":")", espalier::NameOf(call->tool_calls.format),
-             R"(","text":)", must_call ? "false" : "true", R"(,"parallel":)",
+             R"(","text":)", text, R"(,"parallel":)",
              is_parallel ? "true" : "false", R"(,"functions":[)");
   call->constrained_tools.clear();
   for (size_t i = 0; i < tools.size(); ++i) {
@@ -131,6 +153,7 @@ absl::Status ConstrainToolCalls(Call* call) {
   rules += "]}";
   call->params.constraint = ConstraintParams{.tool_calls = std::move(rules)};
   call->given.push_back({kOfCalls, field});
+  call->constraint_path = std::move(text_path);
   return absl::OkStatus();
 }
 

@@ -6,6 +6,8 @@
 //   "auto", with a function that has "strict": true, or with allowed_tools
 //                              text, and then calls: those of strict functions
 //                              have arguments of their schemas, others objects
+// "auto", with a schema as     JSON of that schema, or calls, where these have
+// response_format              marks, which tell them from JSON
 //
 // Thread safety: functions without state.
 #pragma once

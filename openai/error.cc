@@ -121,7 +121,8 @@ std::optional<std::string> NameIn(const Call& call, std::string_view field) {
   }
   if (field.starts_with("constraint.tool_calls") &&
       !call.constrained_tools.empty()) {
-    return "tools";
+    return field.ends_with(".text.json_schema") ? call.constraint_path
+                                                : "tools";
   }
   if (field.starts_with("constraint.") && !call.constraint_path.empty()) {
     return call.constraint_path;

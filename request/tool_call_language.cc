@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -11,9 +12,11 @@
 #include "base/field_error.h"
 #include "base/status.h"
 #include "constrain/automaton_algebra.h"
+#include "constrain/boolean_formula.h"
 #include "constrain/byte_nfa.h"
 #include "constrain/code_point_set.h"
 #include "constrain/json_schema.h"
+#include "constrain/regex_language.h"
 #include "request/read_json.h"
 #include "request/read_json_text.h"
 
@@ -79,6 +82,24 @@ absl::StatusOr<std::vector<Function>> ReadFunctions(const std::string& field,
   }
   if (!functions.empty()) return functions;
   return InvalidField(FieldName{field}, " must not be empty", Got("[]"));
+}
+
+// Sets whether there is text, and its schema.
+absl::Status ReadText(const std::string& field, const JsonText& json,
+                      ToolCallRules* rules) {
+  if (!json.is_object()) return Read(field, json, &rules->has_text);
+  for (JsonItems items(json.text); items.Next();) {
+    const std::string key = Unquoted(items.key());
+    if (key != "json_schema") {
+      return InvalidField(FieldName{field}, " must have no field ",
+                          ShownInQuotes(key));
+    }
+    ASSIGN_OR_RETURN(rules->text_schema,
+                     ReadAny(NameOfPart(field, key), {items.value()}));
+  }
+  if (rules->text_schema) return absl::OkStatus();
+  return WrongType(field, "true, false, or an object with json_schema",
+                   json.text);
 }
 
 // Adds the texts of a language to an NFA.
@@ -290,10 +311,42 @@ class ToolCallsToNfa {
   // Adds what comes up to the first call, whose mark it is, and returns the
   // state behind that.
   absl::StatusOr<State> BeginCalls(State start, std::string_view mark) {
+    if (rules_.text_schema) RETURN_IF_ERROR(AddJsonWithout(mark, start));
     if (!rules_.has_text) return Mark(start, mark);
     ASSIGN_OR_RETURN(const State begun, nfa_.AddState());
     RETURN_IF_ERROR(AddTextUpTo(mark, start, begun));
     return begun;
+  }
+
+  // Adds JSON of the schema of texts without `mark`.
+  absl::Status AddJsonWithout(std::string_view mark, State start) {
+    const absl::StatusOr<ByteAutomaton> texts = JsonWithout(mark);
+    if (texts.ok()) {
+      return AddAutomaton(AutomatonRanges(*texts), start, end_, &nfa_);
+    }
+    return InvalidField(FieldName{Concat(kField, ".text.json_schema")}, ": ",
+                        Message(texts.status()));
+  }
+
+  absl::StatusOr<ByteAutomaton> JsonWithout(std::string_view mark) {
+    ASSIGN_OR_RETURN(const ByteAutomaton values,
+                     CompileJsonSchema(*rules_.text_schema, {}, &budget_));
+    std::string pattern;
+    for (const char c : mark) {
+      if (c == '[' || c == ']') pattern += '\\';
+      pattern += c;
+    }
+    ASSIGN_OR_RETURN(const ByteAutomaton with_mark,
+                     CompileRegex(pattern, RegexMatching::kSearch, &budget_));
+    const ByteAutomaton* const others[] = {&with_mark};
+    const auto has_none = [](std::span<const Truth> has_mark) {
+      if (has_mark[0] == Truth::kUnknown) return Truth::kUnknown;
+      return has_mark[0] == Truth::kTrue ? Truth::kFalse : Truth::kTrue;
+    };
+    ASSIGN_OR_RETURN(std::optional<ByteAutomaton> texts,
+                     CombineAutomata(values, others, has_none, &budget_));
+    if (texts) return *std::move(texts);
+    return InvalidArgument("#: each value has ", mark, " in its text");
   }
 
   // Adds any text without `mark`, whose first character it has once, and that
@@ -400,7 +453,7 @@ absl::StatusOr<ToolCallRules> ReadToolCallRules(std::string_view field,
     } else if (key == "functions") {
       ASSIGN_OR_RETURN(rules.functions, ReadFunctions(member, value));
     } else if (key == "text") {
-      RETURN_IF_ERROR(Read(member, value, &rules.has_text));
+      RETURN_IF_ERROR(ReadText(member, value, &rules));
     } else if (key == "parallel") {
       RETURN_IF_ERROR(Read(member, value, &rules.is_parallel));
     } else {
@@ -414,6 +467,12 @@ absl::StatusOr<ToolCallRules> ReadToolCallRules(std::string_view field,
         FieldName{NameOfPart(field, "format")},
         " must be \"hermes\", \"llama3_json\" or \"mistral\"",
         Got(format.empty() ? "nothing" : ShownInQuotes(format)));
+  }
+  if (rules.text_schema && rules.format == ToolCallFormat::kLlama3Json) {
+    return InvalidField(FieldName{NameOfPart(field, "text")},
+                        " must be true or false with llama3_json, whose calls "
+                        "are JSON, too",
+                        Got("a schema"));
   }
   if (!rules.functions.empty()) return rules;
   return InvalidField(FieldName{NameOfPart(field, "functions")},

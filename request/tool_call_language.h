@@ -12,6 +12,7 @@
 // Thread safety: values; functions without state.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -36,6 +37,9 @@ struct ToolCallRules {
   // True: a text may come before the calls, or in their place. It has no mark
   // that begins a call; with Llama 3 it does not begin with "{".
   bool has_text = false;
+  // A JSON Schema: in place of the calls there may be JSON of a value that
+  // satisfies it, without such a mark. Not with Llama 3, whose calls have none.
+  std::optional<json::value> text_schema = {};
   bool is_parallel = true;  // false: one call at most
 };
 
@@ -44,7 +48,8 @@ struct ToolCallRules {
 //   {"format": "hermes", "text": false, "parallel": true,
 //    "functions": [{"name": "f", "parameters": {"type": "object"}}]}
 //
-// of which text, parallel and parameters may be left out.
+// of which text, parallel and parameters may be left out. "text" may be
+// {"json_schema": S}.
 // Errors: kInvalidArgument naming the member of `field` and the value.
 absl::StatusOr<ToolCallRules> ReadToolCallRules(std::string_view field,
                                                 const JsonText& json);

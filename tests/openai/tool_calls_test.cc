@@ -181,6 +181,16 @@ TEST(ConstrainToolCallsTest, OtherConstraintsGiveWayOrAreRefused) {
   EXPECT_NE(RulesOf(&call), "");
   EXPECT_FALSE(call.params.constraint->json_schema.has_value());
   EXPECT_EQ(call.NameOf("constraint"), "tool_choice");
+  call = StrictCall(kFormat);
+  call.tool_calls.format = ToolCallFormat::kHermes;
+  EXPECT_THAT(RulesOf(&call),
+              HasSubstr(R"("text":{"json_schema":{"type":"object"}},)"));
+  EXPECT_EQ(
+      ErrorOf(InvalidField(FieldName{"constraint.tool_calls.text.json_schema"},
+                           ": #: not so"),
+              &call)
+          .message,
+      "response_format: #: not so");
   for (const std::string_view field :
        {R"(, "allowed_sequences": [[7]])", R"(, "allowed_token_ids": [7])",
         R"(, "forced_bos_token_id": 7)", R"(, "forced_eos_token_id": [7])"}) {

@@ -346,6 +346,47 @@ TEST_F(ToolCallLanguageTest, TokensOfMarksAreThoseThatAnswersAreReadBy) {
   }
 }
 
+TEST_F(ToolCallLanguageTest, JsonInPlaceOfCallsHasNoMark) {
+  const std::vector<std::string_view> begins = {"<tool_call>", "[TOOL_CALLS]"};
+  for (const ToolCallFormat format :
+       {ToolCallFormat::kHermes, ToolCallFormat::kMistral}) {
+    const ToolCallRules rules = {
+        .format = format,
+        .functions = {{"f", *ParseJson(kSchemas[1])}},
+        .text_schema = *ParseJson(R"({"type": "object", "required": ["a"],
+            "additionalProperties": false,
+            "properties": {"a": {"type": "string"}}})")};
+    for (const auto& marks : {kMarks[0], kMarks[1]}) {
+      const auto language = CompileToolCalls(rules, marks);
+      ASSERT_OK(language);
+      const auto in = [&](std::string_view text) {
+        return language->Match(text).in_language;
+      };
+      EXPECT_TRUE(in(R"({"a": "x <tool [TOOL_CALLS"})"));
+      EXPECT_TRUE(in(R"({"a": "</tool_call>"})"));
+      const bool is_hermes = format == ToolCallFormat::kHermes;
+      EXPECT_FALSE(in(Concat("{\"a\": \"", begins[is_hermes ? 0 : 1], "\"}")));
+      EXPECT_TRUE(in(Concat("{\"a\": \"", begins[is_hermes ? 1 : 0], "\"}")));
+      EXPECT_FALSE(in("{}"));
+      EXPECT_FALSE(in(""));
+      bool has_call = false;
+      for (int i = 0; i < 200; ++i) {
+        const std::string text =
+            Spelled(SampleText(*language, 40, &random_), marks);
+        const ToolCallText found = ParseToolCalls(text, format, {"f"});
+        has_call |= !found.calls.empty();
+        if (found.calls.empty()) {
+          EXPECT_EQ(found.content, text);
+        } else {
+          EXPECT_EQ(found.content, "");
+        }
+      }
+      // Samples are of printable bytes, which bytes of marks are not.
+      EXPECT_EQ(has_call, marks.empty());
+    }
+  }
+}
+
 TEST_F(ToolCallLanguageTest, ErrorsNameTheFunction) {
   const auto compile = [](std::vector<std::pair<std::string, std::string>> of,
                           ToolCallFormat format = ToolCallFormat::kHermes,
@@ -405,6 +446,12 @@ TEST_F(ToolCallLanguageTest, RulesAreReadByMember) {
        ".functions[0] must have no field \"x\""},
       {R"({"format": "hermes", "functions": [{"name": "f"}, {"name": "f"}]})",
        ".functions[1].name must not be that of another one"},
+      {R"({"format": "hermes", "text": {}})", ".text must be true, false"},
+      {R"({"format": "hermes", "text": {"x": 1}})",
+       ".text must have no field \"x\""},
+      {R"({"format": "llama3_json", "text": {"json_schema": {}},
+           "functions": [{"name": "f"}]})",
+       ".text must be true or false with llama3_json"},
       {R"({"x": 1})", "must have no field \"x\""}};
   for (const auto& [json, message] : kBad) {
     EXPECT_THAT(read(json), StatusIs(absl::StatusCode::kInvalidArgument,

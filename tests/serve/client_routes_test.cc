@@ -343,7 +343,8 @@ TEST_F(ToolRoutesTest, CallsComeBackWholeAndStreamed) {
 
 constexpr std::string_view kEnforcedTools =
     R"("tools": [
-      {"type": "function", "function": {"name": "weather", "parameters": {
+      {"type": "function", "function": {"name": "weather", "strict": true,
+        "parameters": {
         "type": "object", "required": ["city"], "additionalProperties": false,
         "properties": {"city": {"enum": ["Bern", "</tool_call>"]},
                        "days": {"type": "integer", "maximum": 9,
@@ -437,6 +438,32 @@ TEST_F(ToolRoutesTest, AStrictFunctionHasCallsEnforcedBehindText) {
   }
 }
 
+TEST_F(ToolRoutesTest, AResponseFormatIsOfAnswersWithoutCalls) {
+  const RawResponse whole = Post(
+      "/v1/chat/completions",
+      EnforcedCall(R"("temperature": 3, "n": 16, "seed": 1, "max_tokens": 60,
+        "response_format": {"type": "json_schema", "json_schema": {"name": "a",
+          "schema": {"type": "object", "required": ["a"],
+            "additionalProperties": false,
+            "properties": {"a": {"type": "boolean"}}}}})"));
+  ASSERT_EQ(whole.status, 200) << whole.body;
+  const json::value answer = *ParseJson(whole.body);
+  int num_texts = 0;
+  int num_calls = 0;
+  for (const json::value& value : answer.at("choices").as_array()) {
+    const StreamedChoice found = WholeChoice(value.as_object());
+    if (CheckCalls(found) > 0) {
+      ++num_calls;
+      EXPECT_EQ(found.text, "");
+    } else {
+      ++num_texts;
+      EXPECT_TRUE(ParseJson(found.text)->at("a").is_bool());
+    }
+  }
+  EXPECT_GT(num_texts, 0);
+  EXPECT_GT(num_calls, 0);
+}
+
 TEST_F(ToolRoutesTest, WhatCannotBeEnforcedIsNamed) {
   const auto expect_refused = [&](std::string_view fields,
                                   std::string_view param,
@@ -464,6 +491,12 @@ TEST_F(ToolRoutesTest, WhatCannotBeEnforcedIsNamed) {
     expect_refused(Concat(kBad, choice), "tools[1].function.parameters",
                    kMessage);
   }
+  constexpr std::string_view kBadFormat =
+      R"(, "response_format": {"type": "json_schema", "json_schema":
+           {"name": "a", "schema": {"pattern": "("}}})";
+  expect_refused(Concat(kEnforcedTools, kBadFormat),
+                 "response_format.json_schema.schema",
+                 "response_format.json_schema.schema: #/pattern: ");
   expect_refused(Concat(kBad, R"(, "regex": "a", "tool_choice": "required")"),
                  "tool_choice", "tool_choice and regex both say");
   expect_refused(Concat(kEnforcedTools, R"(, "allowed_token_ids": [4],

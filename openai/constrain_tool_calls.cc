@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/field_error.h"
 #include "base/json.h"
@@ -27,11 +29,6 @@ std::string_view NameOf(const json::value& tool) {
 bool IsStrict(const json::value& tool) {
   const json::value* const strict = FunctionOf(tool).if_contains("strict");
   return strict != nullptr && *strict == true;
-}
-
-bool MayCall(const ToolChoice& choice, std::string_view name) {
-  return !choice.names ||
-         std::ranges::find(*choice.names, name) != choice.names->end();
 }
 
 absl::Status CheckNames(const json::array& tools) {
@@ -143,9 +140,11 @@ absl::Status ConstrainToolCalls(Call* call) {
       Concat(R"({"format":")", espalier::NameOf(call->tool_calls.format),
              R"(","text":)", text, R"(,"parallel":)",
              is_parallel ? "true" : "false", R"(,"functions":[)");
+  const auto names = choice.names.value_or(std::vector<std::string>());
+  const std::set<std::string_view> allowed(names.begin(), names.end());
   call->constrained_tools.clear();
   for (size_t i = 0; i < tools.size(); ++i) {
-    if (!MayCall(choice, NameOf(tools[i]))) continue;
+    if (choice.names && !allowed.contains(NameOf(tools[i]))) continue;
     if (!call->constrained_tools.empty()) rules += ',';
     AppendFunction(tools[i], must_call || IsStrict(tools[i]), &rules);
     call->constrained_tools.push_back(i);

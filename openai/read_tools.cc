@@ -1,7 +1,8 @@
 #include "openai/read_tools.h"
 
-#include <algorithm>
+#include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -161,11 +162,11 @@ absl::Status SettleTools(CallDraft* draft) {
         "`tool_choice` must be \"auto\" or \"none\" without tools",
         Got("another"));
   }
+  const std::set<std::string_view> known(draft->tool_names.begin(),
+                                         draft->tool_names.end());
   for (const std::string& name :
        choice.names.value_or(std::vector<std::string>())) {
-    if (std::ranges::find(draft->tool_names, name) != draft->tool_names.end()) {
-      continue;
-    }
+    if (known.contains(name)) continue;
     return InvalidField("`tool_choice` must name functions of the tools",
                         Got(ShownInQuotes(name)));
   }

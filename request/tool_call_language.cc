@@ -38,12 +38,17 @@ std::string FieldOf(size_t i, std::string_view member) {
 
 json::value AnyObject() { return json::object{{"type", "object"}}; }
 
+// The present item of `json`, with the bound of its members.
+JsonText ItemOf(const JsonText& json, const JsonItems& items) {
+  return {.text = items.value(), .max_members = json.max_members};
+}
+
 absl::StatusOr<Function> ReadFunction(const std::string& field,
                                       const JsonText& json) {
   if (!json.is_object()) return WrongType(field, "an object", json.text);
   Function function = {.name = "", .parameters = AnyObject()};
   for (JsonItems items(json.text); items.Next();) {
-    const JsonText value = {items.value()};
+    const JsonText value = ItemOf(json, items);
     const std::string key = Unquoted(items.key());
     const std::string member = NameOfPart(field, key);
     if (value.is_null()) continue;
@@ -69,8 +74,8 @@ absl::StatusOr<std::vector<Function>> ReadFunctions(const std::string& field,
   std::map<std::string, size_t> places;
   for (JsonItems items(json.text); items.Next();) {
     const size_t i = functions.size();
-    ASSIGN_OR_RETURN(Function function,
-                     ReadFunction(Concat(field, "[", i, "]"), {items.value()}));
+    ASSIGN_OR_RETURN(Function function, ReadFunction(Concat(field, "[", i, "]"),
+                                                     ItemOf(json, items)));
     const auto [place, is_new] = places.emplace(function.name, i);
     if (!is_new) {
       return InvalidField(FieldName{Concat(field, "[", i, "]")},
@@ -95,7 +100,7 @@ absl::Status ReadText(const std::string& field, const JsonText& json,
                           ShownInQuotes(key));
     }
     ASSIGN_OR_RETURN(rules->text_schema,
-                     ReadAny(NameOfPart(field, key), {items.value()}));
+                     ReadAny(NameOfPart(field, key), ItemOf(json, items)));
   }
   if (rules->text_schema) return absl::OkStatus();
   return WrongType(field, "true, false, or an object with json_schema",
@@ -444,7 +449,7 @@ absl::StatusOr<ToolCallRules> ReadToolCallRules(std::string_view field,
   ToolCallRules rules;
   std::string format;
   for (JsonItems items(json.text); items.Next();) {
-    const JsonText value = {items.value()};
+    const JsonText value = ItemOf(json, items);
     const std::string key = Unquoted(items.key());
     const std::string member = NameOfPart(field, key);
     if (value.is_null()) continue;

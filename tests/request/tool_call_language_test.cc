@@ -18,6 +18,7 @@
 #include "constrain/json_schema.h"
 #include "constrain/sample_text.h"
 #include "constrain/token_constraint.h"
+#include "request/read_json_text.h"
 #include "request/token_bytes.h"
 #include "tests/few_cases.h"
 #include "tests/status_matchers.h"
@@ -426,6 +427,13 @@ TEST_F(ToolCallLanguageTest, RulesAreReadByMember) {
   const auto read = [](std::string_view json) {
     return ReadToolCallRules("constraint.tool_calls", {json});
   };
+  EXPECT_THAT(
+      ReadToolCallRules(
+          "constraint.tool_calls",
+          {.text = R"({"functions": [{"name": "f", "parameters": {}}]})",
+           .max_members = kMaxMembers + 1}),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               HasSubstr("functions[0].parameters")));
   ASSERT_OK_AND_ASSIGN(const ToolCallRules rules,
                        read(R"({"functions": [{"name": "f"}], "text": true,
                                 "parallel": false, "format": "mistral"})"));

@@ -74,26 +74,13 @@ struct ModelDescription {
   bool selects_on_host = true;
   // Set by the executor: true if selections may have drafts to verify, so that
   // requests may speculate (docs/speculation.md), which requires shareable
-  // pages; if selections of beams may have drafts, too; and if a draft model
-  // runs beside the model. Requests for beams draft nothing if their drafts
-  // cannot be verified.
+  // pages.
   bool verifies_drafts = false;
-  bool verifies_beam_drafts = false;
-  bool has_draft_model = false;
-  // With a draft model: true if it can draft tokens that rows of the same plan
-  // verify (DraftSequence::verified_by), and if continuations may have drafts
-  // (ContinuedDrafts).
-  bool drafts_before_steps = false;
-  bool drafts_ahead = false;
-  // True if drafts may be sampled while the plan that verifies them is on its
-  // way (SampleDrafts::pending), and if rows may begin where
-  // verification of such drafts ends, before the host has read it
-  // (SampleDrafts::verified_before).
-  bool verifies_pending_drafts = false;
-  bool follows_pending_drafts = false;
-  // With a draft model: the longest sequence that it can feed, by its context
-  // and its pages. Longer sequences have no drafts.
-  int max_draft_context = std::numeric_limits<int>::max();
+  // Set by an executor with a draft model, which drafts for plans
+  // (StepPlan::drafting, ContinuedDrafts): the longest sequence that it can
+  // feed, by its context and its pages. Longer sequences have no drafts. 0:
+  // there is no draft model.
+  int max_draft_context = 0;
   // Host memory for pages of preempted groups: slots of one page each. Plans
   // save pages to them and load pages from them (StepPlan::page_saves).
   // Requires shareable pages. 0: preempted groups are recomputed.
@@ -107,6 +94,7 @@ struct ModelDescription {
   // Absent for a decoder-only model, whose output continues the prompt.
   std::optional<EncoderDescription> encoder = std::nullopt;
 
+  bool has_draft_model() const { return max_draft_context > 0; }
   // Returns the largest number of tokens of a prompt.
   int max_prompt_tokens() const {
     return encoder ? encoder->max_source_tokens : max_context;

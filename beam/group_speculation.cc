@@ -46,14 +46,11 @@ GroupSpeculation::GroupSpeculation(const Request* request,
   enabled_ = drafts_.can_draft();
 }
 
-int GroupSpeculation::NumWaitsToDraft(bool drafts_ahead,
-                                      bool drafts_before_steps) const {
+int GroupSpeculation::NumWaitsToDraft() const {
   const bool is_by_model = drafts_.is_by_model();
-  if (is_by_model && drafts_ahead && !is_beam_search()) return 0;
-  const bool asks_first =
-      is_by_model && (is_beam_search() || !drafts_before_steps);
+  if (is_by_model && !is_beam_search()) return 0;
   return (strategy().supports_async_scheduling() ? 1 : 0) +
-         (asks_first ? 1 : 0);
+         (is_by_model ? 1 : 0);
 }
 
 bool GroupSpeculation::CanVerifyAhead() const {

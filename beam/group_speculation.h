@@ -59,7 +59,7 @@ class GroupSpeculation {
   void SetCost(const DraftCost& cost) { drafts_.SetCost(cost); }
   SpeculationFigures TakeFigures() { return drafts_.TakeFigures(); }
   // As SequenceGroup::NumWaitsToDraft.
-  int NumWaitsToDraft(bool drafts_ahead, bool drafts_before_steps) const;
+  int NumWaitsToDraft() const;
   // Least number of pages that the next step needs to verify the requested
   // drafts, beside those for one token of each sequence.
   int64_t num_asked_pages() const { return num_asked_pages_; }

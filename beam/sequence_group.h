@@ -337,10 +337,7 @@ class alignas(64) SequenceGroup {
   // Returns the number of results that a step with drafts waits for beyond a
   // step without, if plans run ahead: one for the step before, unless a draft
   // model drafts ahead, and one for a plan that requests drafts first.
-  //   drafts_ahead, drafts_before_steps  as in ModelDescription
-  int NumWaitsToDraft(bool drafts_ahead, bool drafts_before_steps) const {
-    return speculation_.NumWaitsToDraft(drafts_ahead, drafts_before_steps);
-  }
+  int NumWaitsToDraft() const { return speculation_.NumWaitsToDraft(); }
   // Counts since the start; TakeSpeculation returns those since its last call.
   int64_t num_drafted_tokens() const {
     return speculation_.drafts().num_drafted();

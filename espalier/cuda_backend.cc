@@ -12,7 +12,6 @@
 #include "executor/cuda/cuda_executor.h"
 #include "executor/cuda/draft/cuda_draft_sampler.h"
 #include "executor/host/draft_model.h"
-#include "executor/host/drafting_executor.h"
 #include "kernels/matmul/cuda_matmul_tuning.h"
 #include "model/cuda/cuda_transformer.h"
 
@@ -51,21 +50,23 @@ class CudaBackend : public Backend {
       const std::string note = UntunedMatMulNote(device_);
       if (!note.empty()) options.load_note(note);
     }
-    ASSIGN_OR_RETURN(std::unique_ptr<CudaExecutor> executor,
+    std::shared_ptr<DraftModel> draft;
+    if (!options.draft_model.empty()) {
+      ASSIGN_OR_RETURN(draft, LoadDraftModel(options, transformer));
+    }
+    ASSIGN_OR_RETURN(executor_,
                      CudaExecutor::Create(
                          std::move(model),
                          {.host_cache_bytes =
                               options.preempted_pages == PreemptedPages::kDrop
                                   ? 0
                                   : options.host_cache_bytes,
-                          .requires_host_cache = options.requires_host_cache}));
-    executor_ = executor.get();
-    steps_ = std::move(executor);
-    if (options.draft_model.empty()) return absl::OkStatus();
-    return AddDraftModel(options, transformer);
+                          .requires_host_cache = options.requires_host_cache,
+                          .draft_model = std::move(draft)}));
+    return absl::OkStatus();
   }
 
-  std::shared_ptr<StepExecutor> steps() override { return steps_; }
+  std::shared_ptr<StepExecutor> steps() override { return executor_; }
   std::shared_ptr<const ModelWeights> weights() const override {
     return weights_;
   }
@@ -86,8 +87,8 @@ class CudaBackend : public Backend {
 
  private:
   // Beside the model, on the same device.
-  absl::Status AddDraftModel(const BackendOptions& options,
-                             CudaTransformerOptions transformer) {
+  absl::StatusOr<std::shared_ptr<DraftModel>> LoadDraftModel(
+      const BackendOptions& options, CudaTransformerOptions transformer) {
     transformer.kv_cache_bytes = std::max<int64_t>(
         options.kv_cache_bytes / kDraftCacheShare, int64_t{1} << 20);
     ASSIGN_OR_RETURN(const auto threads,
@@ -103,20 +104,14 @@ class CudaBackend : public Backend {
     const std::shared_ptr<CudaModel> model = *std::move(loaded);
     ASSIGN_OR_RETURN(auto blocking, CudaBlockingModel::Create(model));
     ASSIGN_OR_RETURN(auto sampler, CudaDraftSampler::Create(model));
-    ASSIGN_OR_RETURN(
-        auto draft,
-        DraftModel::Create(std::move(blocking), threads, std::move(sampler)));
-    ASSIGN_OR_RETURN(
-        steps_, DraftingExecutor::Create(std::move(steps_), std::move(draft)));
-    return absl::OkStatus();
+    return DraftModel::Create(std::move(blocking), threads, std::move(sampler));
   }
 
   // Divisor of the key/value memory: a draft model is smaller.
   static constexpr int64_t kDraftCacheShare = 4;
 
   CudaDevice device_;
-  CudaExecutor* executor_ = nullptr;  // owned by steps_
-  std::shared_ptr<StepExecutor> steps_;
+  std::shared_ptr<CudaExecutor> executor_;
   std::shared_ptr<CudaWeights> weights_;
 };
 

@@ -60,8 +60,8 @@ class DraftSampler {
       std::span<const DraftSequence* const> sequences) = 0;
 
   // As Sample(), but may return before the tokens are sampled. Then the model
-  // must not be used before Wait(). The rows of logits are complete when the
-  // tokens are.
+  // must not be used before Wait(), and the step that verifies them follows on
+  // stream(). The rows of logits are complete when the tokens are.
   virtual absl::StatusOr<std::vector<SampledDraft>> Start(
       const StepPlan& plan, std::span<const DraftSequence* const> sequences) {
     return Sample(plan, sequences);
@@ -69,9 +69,12 @@ class DraftSampler {
   // True if Start() supports sequences with DraftSequence::verified_before,
   // after all others. Such a sequence's row feeds one token of any value, at
   // the position that assumes no accepted draft token, and has pages for every
-  // outcome. If Start() runs synchronously, or the verification has failed, the
-  // draft of such a sequence is empty and nothing is fed for it.
+  // outcome. The step that verifies the earlier draft is on stream(). If
+  // Start() runs synchronously, the draft of such a sequence is empty and
+  // nothing is fed for it.
   virtual bool follows_verification() const { return false; }
+  // Stream of Start(), a cudaStream_t; null if it runs synchronously.
+  virtual void* stream() const { return nullptr; }
   // Waits for the started drafts. Returns the time that they took, or 0 if it
   // was returned before. Errors: as Model::Forward.
   virtual absl::StatusOr<absl::Duration> Wait() { return absl::ZeroDuration(); }

@@ -196,22 +196,20 @@ struct SampleDrafts {
   // Logits that a draft model drew the drafts from: [num_rows], at least one
   // row for each drafted token. Empty: the drafts were not sampled (verify.h).
   std::vector<DraftLogits> logits = {};
-  // Drafts that a device is still sampling while the plan is on its way
-  // (pending_draft.h): [num_rows], or empty if none is. An entry is empty if
-  // the row's draft is in `tokens`; otherwise `tokens` has as many zeros for
-  // it. Requires an executor that waits on the device
-  // (ModelDescription::verifies_pending_drafts).
+  // Written by a GPU executor: drafts that its device is still sampling while
+  // the host prepares the step (pending_draft.h). [num_rows], or empty if none
+  // is. An entry is empty if the row's draft is in `tokens`; otherwise `tokens`
+  // has as many zeros for it.
   std::vector<PendingDraft> pending = {};
-  // Drafts that the preceding plan verifies and whose result the planner has
-  // not read: [num_rows], or empty. If the device accepts `a` tokens of row r's
-  // draft and samples `t` after them (VerifiedDraft), row r starts with token
-  // `t`, `a` positions later than planned, and its num_generated is larger by
-  // `a`. This selection and its rows assume a = 0 and any `t`; the row's pages
-  // cover every `a`.
+  // Written by a GPU executor: drafts that the preceding plan verifies and
+  // whose result the host has not read. [num_rows], or empty. If the device
+  // accepts `a` tokens of row r's draft and samples `t` after them
+  // (VerifiedDraft), row r starts with token `t`, `a` positions later than
+  // planned, and its num_generated is larger by `a`. This selection and its
+  // rows assume a = 0 and any `t`; the row's pages cover every `a`.
   //
   // Cumulative scores are unknown: each candidate of the result has its own
-  // log-probability alone. Requires an executor that begins there on the device
-  // (ModelDescription::follows_pending_drafts).
+  // log-probability alone.
   std::vector<PendingDraft> verified_before = {};
   // Largest length of each draft. Sampled drafts end early at the end of a
   // text, but capacity is reserved for this length: if it depended on the
@@ -382,8 +380,7 @@ struct GroupContinuation {
   int num_generated = 0;
   std::shared_ptr<const SelectionParams> params =
       PlanSelection::DefaultParams();
-  // Set for samples that speculate, if the executor supports it
-  // (ModelDescription::drafts_ahead). Then position, tail_pages and
+  // Set for samples that speculate. Then position, tail_pages and
   // num_generated are unused, because they differ between samples.
   ContinuedDrafts drafts = {};
 };
@@ -417,7 +414,7 @@ struct DraftTarget {
 };
 
 // Sequence that the executor's draft model drafts tokens for
-// (ModelDescription::has_draft_model; docs/speculation.md). This step or a
+// (docs/speculation.md). This step or a
 // later one verifies the draft. The draft model keeps its state of each
 // sequence, by request and sample, until the request ends. It compares the
 // state with the sequence's tokens, so the plan does not say which tokens of
@@ -433,8 +430,9 @@ struct DraftSequence {
   int num_tokens = 1;                   // to draft at most, >= 1
   // Sampling parameters of the request.
   std::shared_ptr<const SelectionParams> params;
-  // For a sample: this step also verifies the draft, if the executor supports
-  // it (ModelDescription::drafts_before_steps).
+  // The rows of this step that verify the draft; otherwise a later plan does:
+  // for a beam, and for a sample with a constraint, whose legal tokens depend
+  // on the draft.
   DraftTarget verified_by = {};
   // As SampleDrafts::verified_before. `generated` ends before that draft; the
   // new draft begins where verification of that draft ends.

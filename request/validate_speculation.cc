@@ -69,7 +69,8 @@ absl::Status ValidateSpeculation(const ModelDescription& model,
         "model with an encoder",
         Got("\"draft\""));
   }
-  if (speculate.method == SpeculationMethod::kDraft && !model.has_draft_model) {
+  if (speculate.method == SpeculationMethod::kDraft &&
+      !model.has_draft_model()) {
     return InvalidField(
         "`speculate.method` must be \"ngram\", \"suffix\" or \"off\" without a "
         "draft model",

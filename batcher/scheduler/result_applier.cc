@@ -12,8 +12,6 @@ ResultApplier::ResultApplier(const ModelDescription& model,
                              TimedStats* counts)
     : async_scheduling_(async_scheduling),
       vocab_size_(model.vocab_size),
-      drafts_before_steps_(model.drafts_before_steps),
-      drafts_ahead_(model.drafts_ahead),
       groups_(groups),
       counts_(counts) {}
 
@@ -142,9 +140,7 @@ absl::Status ResultApplier::ApplyDrafting(RunningGroup& running,
   SequenceGroup& group = *running.group;
   auto cost = costs_.At(num_decode_sequences_, group.drafts_by_model());
   if (cost.has_value()) {
-    cost->wait *= async_scheduling_ ? group.NumWaitsToDraft(
-                                          drafts_ahead_, drafts_before_steps_)
-                                    : 0;
+    cost->wait *= async_scheduling_ ? group.NumWaitsToDraft() : 0;
     group.SetDraftCost(*cost);
   }
   const int64_t num_drafted = group.num_drafted_tokens();

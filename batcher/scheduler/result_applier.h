@@ -55,8 +55,6 @@ class ResultApplier {
 
   const bool async_scheduling_;
   const int vocab_size_;
-  const bool drafts_before_steps_;
-  const bool drafts_ahead_;
   RunningGroups* const groups_;
   TimedStats* const counts_;
   StepCosts costs_;

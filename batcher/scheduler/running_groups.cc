@@ -15,11 +15,9 @@ void RunningGroup::Preempt(const PageSaving& saving, StepPlan* plan) {
   is_known = false;
 }
 
-RunningGroups::RunningGroups(const ModelDescription& model,
-                             const SchedulerOptions& options,
+RunningGroups::RunningGroups(const SchedulerOptions& options,
                              TimedStats* counts)
     : validate_(options.validate_steps),
-      drafts_ahead_(model.drafts_ahead),
       out_of_memory_(ResourceExhausted(
           "not enough memory on the host for the request's next step")),
       counts_(counts) {}
@@ -137,7 +135,7 @@ StepDemand RunningGroups::TakeDemand() {
 StepDemand RunningGroups::FindDemand() const {
   StepDemand demand;
   for (const RunningGroup& running : groups_) {
-    demand.Add(*running.group, drafts_ahead_);
+    demand.Add(*running.group);
   }
   return demand;
 }

@@ -24,7 +24,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/ids.h"
-#include "base/model_description.h"
 #include "batcher/scheduler/admission_limits.h"
 #include "batcher/scheduler/deadlines.h"
 #include "batcher/scheduler/request_times.h"
@@ -69,8 +68,7 @@ struct RunningGroup {
 class RunningGroups {
  public:
   // `counts` outlives this.
-  RunningGroups(const ModelDescription& model, const SchedulerOptions& options,
-                TimedStats* counts);
+  RunningGroups(const SchedulerOptions& options, TimedStats* counts);
 
   // The ids of the groups' sequences.
   SequenceIdSource* sequence_ids() { return &sequence_ids_; }
@@ -131,9 +129,7 @@ class RunningGroups {
   }
 
   // Adds the demand of a group whose result was applied.
-  void AddDemand(const SequenceGroup& group) {
-    demand_.Add(group, drafts_ahead_);
-  }
+  void AddDemand(const SequenceGroup& group) { demand_.Add(group); }
   // Discards the demand collected so far.
   void ResetDemand() { demand_ = {}; }
   // Returns the demand of all groups: the demand collected since the last call
@@ -160,7 +156,6 @@ class RunningGroups {
   void ChangeGroups();
 
   const bool validate_;
-  const bool drafts_ahead_;
   const absl::Status out_of_memory_;
   TimedStats* const counts_;
   SequenceIdSource sequence_ids_;  // outlives the groups

@@ -41,13 +41,12 @@ absl::Status PassedDeadline(const Request& request,
 Scheduler::Scheduler(const ModelDescription& model,
                      const SchedulerOptions& options, bool async_scheduling)
     : options_(options),
-      verifies_beam_drafts_(model.verifies_beam_drafts),
       pool_(model.num_pages, model.page_size),
       tree_(&pool_),
       host_pool_(options.preempted_pages == PreemptedPages::kDrop
                      ? 0
                      : model.num_host_slots),
-      groups_(model, options, &counts_),
+      groups_(options, &counts_),
       admission_(
           model, options_, &pool_,
           options.prefix_cache && model.has_shareable_pages ? &tree_ : nullptr,
@@ -68,9 +67,6 @@ Scheduler::~Scheduler() = default;
 
 void Scheduler::Submit(RequestId id, PreparedRequest prepared, Done done,
                        std::unique_ptr<SearchWatcher> watcher) {
-  if (!verifies_beam_drafts_ && IsBeamSearch(prepared.request.params)) {
-    prepared.request.params.speculate.reset();
-  }
   const absl::StatusOr<RequestNeeds> needs = admission_.Fit(&prepared);
   if (!needs.ok()) {
     ++counts_.stats.num_requests;

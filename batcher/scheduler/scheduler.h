@@ -174,7 +174,6 @@ class Scheduler {
 
   // Constant after construction.
   const SchedulerOptions options_;
-  const bool verifies_beam_drafts_;
 
   TimedStats counts_;
   // The pages outlive the groups that use them; the tree uses the pool.

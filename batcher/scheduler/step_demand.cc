@@ -2,7 +2,7 @@
 
 namespace espalier {
 
-void StepDemand::AddAny(const SequenceGroup& group, bool drafts_ahead) {
+void StepDemand::AddAny(const SequenceGroup& group) {
   may_any_draft |= group.may_draft();
   is_any_scoring |= group.only_scores();
   is_any_preempted |= group.is_preempted();
@@ -15,7 +15,7 @@ void StepDemand::AddAny(const SequenceGroup& group, bool drafts_ahead) {
     return;
   }
   is_any_schedulable |= group.outstanding() && !group.has_to_draft();
-  may_any_draft_ahead |= group.has_to_draft() && drafts_ahead;
+  may_any_draft_ahead |= group.has_to_draft();
   num_decode_rows += group.num_live_beams();
   num_pages_ahead += group.max_decode_rows() - group.num_live_beams();
 }

@@ -34,13 +34,12 @@ struct StepDemand {
   // Upper bound of pages for decoding groups.
   int64_t max_decode_pages() const { return num_decode_rows + num_pages_ahead; }
 
-  // `drafts_ahead`: ModelDescription::drafts_ahead.
-  void Add(const SequenceGroup& group, bool drafts_ahead) {
+  void Add(const SequenceGroup& group) {
     ++num_groups;
     // The common case: it decodes, and no result is outstanding.
     if (group.prefilling() || group.outstanding() || group.speculates() ||
         group.only_scores() || group.is_preempted()) {
-      return AddAny(group, drafts_ahead);
+      return AddAny(group);
     }
     num_decode_rows += group.num_live_beams();
   }
@@ -48,7 +47,7 @@ struct StepDemand {
   friend bool operator==(const StepDemand&, const StepDemand&) = default;
 
  private:
-  void AddAny(const SequenceGroup& group, bool drafts_ahead);
+  void AddAny(const SequenceGroup& group);
 };
 
 }  // namespace espalier

@@ -13,8 +13,6 @@ StepPlanner::StepPlanner(const ModelDescription& model,
       max_step_tokens_(admission->max_step_tokens()),
       max_logits_(model.limits.max_beams),
       max_draft_context_(model.max_draft_context),
-      drafts_before_steps_(model.drafts_before_steps),
-      drafts_ahead_(model.drafts_ahead),
       pool_(pool),
       groups_(groups),
       admission_(admission),
@@ -161,13 +159,12 @@ DraftRoom StepPlanner::RoomForDrafts(const PlanRoom& taken) {
           .num_pages = std::max<int64_t>(
               num_left - std::max<int64_t>(num_for_next, 0), 0),
           .may_ask = !verifies,
-          .max_draft_context = max_draft_context_,
-          .drafts_before_steps = drafts_before_steps_};
+          .max_draft_context = max_draft_context_};
 }
 
 bool StepPlanner::CanDraftAhead(const SequenceGroup& group,
                                 const DraftRoom& room) const {
-  return drafts_ahead_ && group.can_draft_in(PlanWriter::RoomOf(group, room));
+  return group.can_draft_in(PlanWriter::RoomOf(group, room));
 }
 
 // Runs before room is made: if room must be made, drafts get none.

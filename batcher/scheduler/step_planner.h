@@ -82,8 +82,6 @@ class StepPlanner {
   const int max_step_tokens_;
   const int max_logits_;  // per step
   const int max_draft_context_;
-  const bool drafts_before_steps_;
-  const bool drafts_ahead_;
   const PagePool* const pool_;
   RunningGroups* const groups_;
   Admission* const admission_;

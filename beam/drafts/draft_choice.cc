@@ -29,8 +29,7 @@ bool DraftChoice::HasToAsk() const {
 
 bool DraftChoice::DraftsBeforeStep() const {
   // With a constraint, the tokens that may follow depend on the drafts.
-  return room_.drafts_before_steps && !is_beam_search() &&
-         strategy_.supports_late_drafts();
+  return !is_beam_search() && strategy_.supports_late_drafts();
 }
 
 int DraftChoice::MaxTokensToAsk(int rank) const {

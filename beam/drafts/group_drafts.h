@@ -10,10 +10,9 @@
 //                                      Draft(...)   for the next step
 //   Record, Advance                    Record, Advance
 //
-// If the executor drafts before the step that requests drafts
-// (drafts_before_steps), a step's drafts come with its result: OnAsk, then Take
-// and TakeForStep, Record. For a step that ran ahead only their numbers come:
-// TakeAhead, Record.
+// If the step that requests drafts verifies them, too, they come with its
+// result: OnAsk, then Take and TakeForStep, Record. For a step that ran ahead
+// only their numbers come: TakeAhead, Record.
 //
 // The beams of a search are drafted together. From history each beam has one
 // chain, and from a draft model the paths that its own search takes. A step
@@ -53,9 +52,6 @@ struct DraftRoom {
   // Longest sequence that a draft model can feed
   // (ModelDescription::max_draft_context).
   int max_draft_context = std::numeric_limits<int>::max();
-  // True if the draft model drafts before the step of the requesting plan,
-  // which then verifies (ModelDescription::drafts_before_steps).
-  bool drafts_before_steps = false;
 };
 
 // A requested draft.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <deque>
 #include <mutex>
 #include <new>
 #include <optional>
@@ -23,6 +24,7 @@
 #include "executor/cuda/step/cuda_step_builder.h"
 #include "executor/cuda/transfer/cuda_delta.h"
 #include "executor/cuda/transfer/cuda_delta_buffer.h"
+#include "executor/host/step_drafter.h"
 #include "kernels/kv_cache/cuda_cache_engine.h"
 #include "pages/page_table.h"
 
@@ -102,8 +104,10 @@ class CudaExecutor::Impl {
   int ordinal() const { return model_->device().ordinal; }
 
   void Start(StepPlan plan, Done done) {
-    thread_->Post([this, plan = std::make_shared<StepPlan>(std::move(plan)),
-                   done = std::move(done)] { return Run(plan, done); });
+    const auto started = std::make_shared<InFlight>();
+    started->plan = std::move(plan);
+    thread_->Post(
+        [this, started, done = std::move(done)] { return Run(started, done); });
   }
 
   CudaExecutorFigures figures() const {
@@ -123,10 +127,12 @@ class CudaExecutor::Impl {
 
  private:
   struct InFlight {
-    std::shared_ptr<const StepPlan> plan;
+    StepPlan plan;
     CudaStep step;  // points into `plan`
-    int slot = 0;   // index in slots_, and number of its report
+    StepDrafter::Step drafts;
+    int slot = -1;  // index in slots_, and number of its report; -1: not there
     bool was_waiting = false;
+    std::optional<absl::StatusOr<StepResult>> result;  // null: not read yet
   };
 
   Impl(std::shared_ptr<CudaModel> model, const CudaExecutorOptions& options)
@@ -136,29 +142,35 @@ class CudaExecutor::Impl {
         host_cache_bytes_(options.host_cache_bytes),
         requires_host_cache_(options.requires_host_cache),
         description_(model_->description()) {
+    if (options.draft_model != nullptr) {
+      drafter_.emplace(options.draft_model, description_.page_size,
+                       /*may_pend=*/options.draft_model->stream() != nullptr);
+      description_.max_draft_context = options.draft_model->max_tokens();
+    }
     description_.limits = LimitsOfRequests(limits_);
     description_.selects_on_host = false;
     description_.verifies_drafts = description_.has_shareable_pages;
-    description_.verifies_beam_drafts = description_.has_shareable_pages;
-    description_.verifies_pending_drafts = description_.has_shareable_pages;
-    description_.follows_pending_drafts = description_.has_shareable_pages;
   }
 
   absl::Status Init();
   absl::Status InitHostSlots();
 
   // On the thread.
-  CudaLaunchThread::Poll Run(const std::shared_ptr<StepPlan>& plan,
+  CudaLaunchThread::Poll Run(const std::shared_ptr<InFlight>& started,
                              const Done& done);
-  absl::StatusOr<InFlight> LaunchSafely(const StepPlan& plan);
-  absl::StatusOr<InFlight> Launch(const StepPlan& plan);
+  absl::Status LaunchSafely(InFlight* started);
+  // Launches the plan, or only changes state if it has no rows.
+  absl::Status Launch(InFlight* started);
+  absl::Status ChangeState(const StepPlan& plan);
   absl::Status ReserveFor(const StepPlan& plan);
-  absl::Status WaitForDrafts(const CudaStep& step);
-  static void SayVerified(const CudaStep& step, void* event);
   absl::Status SwapPages(const StepPlan& plan);
   CudaMemoryParts MemoryParts() const;
   bool IsRunning(int slot) const;
   void CountLaunch();
+  // Waits for all launched plans and reads their results.
+  void ReadAll();
+  // Reads the result of the first unread plan. REQUIRES: it is not running.
+  void ReadNext();
   absl::StatusOr<StepResult> Finish(const InFlight& in_flight);
 
   // Constant after construction.
@@ -168,7 +180,9 @@ class CudaExecutor::Impl {
   const int64_t host_cache_bytes_;
   const bool requires_host_cache_;
   ModelDescription description_;
-  CudaStream stream_;
+  std::optional<StepDrafter> drafter_;  // used on the executor's thread only
+  CudaStream own_stream_;               // null if the draft model has one
+  cudaStream_t stream_ = nullptr;
   std::optional<CudaStepMemory> memory_;
   CudaReports reports_;
   std::array<StepSlot, kNumReports> slots_;
@@ -178,6 +192,7 @@ class CudaExecutor::Impl {
   std::unique_ptr<CudaGraphRunner> runner_;
   std::unique_ptr<CudaStepBuilder> builder_;
   std::optional<CudaDelta> delta_;
+  std::deque<std::shared_ptr<InFlight>> unread_;  // begun, results not read
   int64_t num_launched_ = 0;
   size_t num_pinned_bytes_ = 0;  // the runner's share of figures_.memory
 
@@ -198,7 +213,13 @@ absl::StatusOr<std::unique_ptr<CudaExecutor::Impl>> CudaExecutor::Impl::Create(
 
 absl::Status CudaExecutor::Impl::Init() {
   RETURN_IF_ERROR(CheckAttention(limits_));
-  ASSIGN_OR_RETURN(stream_, CudaStream::Create());
+  if (drafter_.has_value()) {
+    stream_ = static_cast<cudaStream_t>(drafter_->model().stream());
+  }
+  if (stream_ == nullptr) {
+    ASSIGN_OR_RETURN(own_stream_, CudaStream::Create());
+    stream_ = own_stream_.get();
+  }
   ASSIGN_OR_RETURN(memory_, CudaStepMemory::Create(limits_, model_->null_page(),
                                                    description_.page_size));
   ASSIGN_OR_RETURN(reports_, CudaReports::Create(limits_, kNumReports));
@@ -213,7 +234,7 @@ absl::Status CudaExecutor::Impl::Init() {
   ASSIGN_OR_RETURN(
       runner_, CudaGraphRunner::Create(model_.get(), &*cache_, &*memory_,
                                        reports_.ring(), reports_.logprob_ring(),
-                                       max_graphs_, stream_.get()));
+                                       max_graphs_, stream_));
   builder_ = std::make_unique<CudaStepBuilder>(
       description_, model_->attention_shape(), &*memory_, model_->device());
   delta_.emplace(memory_->words());
@@ -248,55 +269,54 @@ absl::Status CudaExecutor::Impl::InitHostSlots() {
 }
 
 CudaLaunchThread::Poll CudaExecutor::Impl::Run(
-    const std::shared_ptr<StepPlan>& plan, const Done& done) {
-  if (plan->empty()) {
-    builder_->DropEnded(*plan);
-    const absl::Status status = plan->page_copies.empty()
-                                    ? SwapPages(*plan)
-                                    : CopiesAlone(plan->page_copies.size());
-    return WaitForPoll([&] {
-      return [done, status] {
-        if (status.ok()) {
-          done(StepResult());
-        } else {
-          done(status);
-        }
-        return true;
-      };
-    });
-  }
-  absl::StatusOr<InFlight> in_flight = LaunchSafely(*plan);
-  if (!in_flight.ok()) {
+    const std::shared_ptr<InFlight>& started, const Done& done) {
+  if (drafter_.has_value() && drafter_->MustWait(started->plan)) ReadAll();
+  const absl::Status status = LaunchSafely(started.get());
+  if (!status.ok()) {
     // Enqueued work may still read the slot.
-    cudaStreamSynchronize(stream_.get());
+    cudaStreamSynchronize(stream_);
     builder_->Reset(num_launched_);
-    return WaitForPoll([&] {
-      return [done, status = in_flight.status()] {
-        done(status);
-        return true;
-      };
-    });
+    started->slot = -1;
+    UntilThereIsMemory([&] { started->result = status; });
   }
-  in_flight->plan = plan;
-  const auto launched = UntilThereIsMemory(
-      [&] { return std::make_shared<InFlight>(*std::move(in_flight)); });
+  UntilThereIsMemory([&] { unread_.push_back(started); });
+  if (!status.ok()) ReadAll();  // no later plan may follow this one
+  if (drafter_.has_value()) drafter_->DraftForLater(&started->drafts);
   return WaitForPoll([&] {
-    return [this, done, launched] {
-      if (IsRunning(launched->slot)) return false;
-      absl::StatusOr<StepResult> result = Finish(*launched);
-      // This releases the plan's selections, which groups share copy-on-write,
-      // before `done` lets them advance.
-      launched->plan = nullptr;
-      done(std::move(result));
+    return [this, done, started] {
+      if (!unread_.empty() && unread_.front() == started) {
+        if (started->slot >= 0 && IsRunning(started->slot)) return false;
+        ReadNext();
+      }
+      done(*std::exchange(started->result, std::nullopt));
       return true;
     };
   });
 }
 
-absl::StatusOr<CudaExecutor::Impl::InFlight> CudaExecutor::Impl::LaunchSafely(
-    const StepPlan& plan) {
+void CudaExecutor::Impl::ReadAll() {
+  cudaStreamSynchronize(stream_);  // an error is the result of each
+  while (!unread_.empty()) ReadNext();
+}
+
+void CudaExecutor::Impl::ReadNext() {
+  const std::shared_ptr<InFlight> next = std::move(unread_.front());
+  unread_.pop_front();
+  if (next->slot >= 0) next->result = Finish(*next);
+  if (drafter_.has_value()) drafter_->End(&next->drafts, &*next->result);
+  // This releases the plan's selections, which groups share copy-on-write,
+  // before `done` lets them advance.
+  next->step = CudaStep();
+  next->plan = StepPlan();
+}
+
+absl::Status CudaExecutor::Impl::LaunchSafely(InFlight* started) {
+  const StepPlan& plan = started->plan;
   try {
-    return Launch(plan);
+    if (drafter_.has_value()) {
+      drafter_->Begin(&started->plan, &started->drafts);
+    }
+    return Launch(started);
   } catch (const std::bad_alloc&) {
     return UntilThereIsMemory([&] {
       return ResourceExhausted("not enough memory for a step of ",
@@ -306,57 +326,42 @@ absl::StatusOr<CudaExecutor::Impl::InFlight> CudaExecutor::Impl::LaunchSafely(
   }
 }
 
-absl::StatusOr<CudaExecutor::Impl::InFlight> CudaExecutor::Impl::Launch(
-    const StepPlan& plan) {
+absl::Status CudaExecutor::Impl::Launch(InFlight* started) {
+  const StepPlan& plan = started->plan;
+  if (plan.empty()) {
+    started->result = StepResult();
+    const absl::Status status = ChangeState(plan);
+    if (!status.ok()) started->result = status;
+    return absl::OkStatus();
+  }
   ASSIGN_OR_RETURN(const CudaDeviceScope scope,
                    CudaDeviceScope::Enter(ordinal()));
-  InFlight in_flight;
-  in_flight.slot = static_cast<int>(num_launched_ % kNumReports);
-  StepSlot& slot = slots_[in_flight.slot];
+  const int slot_idx = static_cast<int>(num_launched_ % kNumReports);
+  StepSlot& slot = slots_[slot_idx];
   delta_->Clear();
-  ASSIGN_OR_RETURN(in_flight.step,
+  ASSIGN_OR_RETURN(started->step,
                    builder_->Build(plan, ReserveFor(plan), &*delta_));
-  in_flight.was_waiting =
+  started->was_waiting =
       num_launched_ > 0 && IsRunning((num_launched_ - 1) % kNumReports);
-  RETURN_IF_ERROR(WaitForDrafts(in_flight.step));
   RETURN_IF_ERROR(SwapPages(plan));
-  for (const CudaGroupMove& move : in_flight.step.moves) {
+  for (const CudaGroupMove& move : started->step.moves) {
     RETURN_IF_ERROR(CudaMoveGroup(memory_->arrays().state, move.from, move.to,
-                                  move.num_slots, stream_.get()));
+                                  move.num_slots, stream_));
   }
-  RETURN_IF_ERROR(slot.delta.Send(
-      *delta_, memory_->words(), memory_->arrays().state.clock, stream_.get()));
-  RETURN_IF_ERROR(runner_->Enqueue(in_flight.step));
-  RETURN_IF_CUDA_ERROR(cudaEventRecord(slot.ended.get(), stream_.get()));
-  SayVerified(in_flight.step, slot.ended.get());
+  RETURN_IF_ERROR(slot.delta.Send(*delta_, memory_->words(),
+                                  memory_->arrays().state.clock, stream_));
+  RETURN_IF_ERROR(runner_->Enqueue(started->step));
+  RETURN_IF_CUDA_ERROR(cudaEventRecord(slot.ended.get(), stream_));
+  started->slot = slot_idx;
   ++num_launched_;
   CountLaunch();
-  return in_flight;
-}
-
-// Before all else: the step's clock begins with what is sent.
-absl::Status CudaExecutor::Impl::WaitForDrafts(const CudaStep& step) {
-  void* last = nullptr;  // drafts of one run have one event
-  for (const CudaStep::PlacedDraft& placed : step.placed_drafts) {
-    void* const event = placed.draft.event();
-    if (event == nullptr || event == last) continue;
-    RETURN_IF_CUDA_ERROR(
-        cudaStreamWaitEvent(stream_.get(), static_cast<cudaEvent_t>(event), 0));
-    last = event;
-  }
   return absl::OkStatus();
 }
 
-// Lets the next drafts of the verified sequences begin. After a failed step the
-// receiver of its result calls DraftVerification::Fail instead.
-void CudaExecutor::Impl::SayVerified(const CudaStep& step, void* event) {
-  DraftVerification* last = nullptr;  // drafts of one run have one
-  for (const CudaStep::PlacedDraft& placed : step.placed_drafts) {
-    DraftVerification* const verification = placed.draft.verification();
-    if (verification == nullptr || verification == last) continue;
-    verification->Set(event);
-    last = verification;
-  }
+absl::Status CudaExecutor::Impl::ChangeState(const StepPlan& plan) {
+  builder_->DropEnded(plan);
+  return plan.page_copies.empty() ? SwapPages(plan)
+                                  : CopiesAlone(plan.page_copies.size());
 }
 
 absl::Status CudaExecutor::Impl::SwapPages(const StepPlan& plan) {
@@ -367,7 +372,7 @@ absl::Status CudaExecutor::Impl::SwapPages(const StepPlan& plan) {
     return InvalidArgument("pages are swapped, there are no host slots");
   }
   try {
-    return cache_->SwapPages(plan.page_saves, plan.page_loads, stream_.get());
+    return cache_->SwapPages(plan.page_saves, plan.page_loads, stream_);
   } catch (const std::bad_alloc&) {
     return ResourceExhausted("not enough memory to swap ",
                              plan.page_saves.size() + plan.page_loads.size(),
@@ -467,6 +472,10 @@ CudaExecutor::~CudaExecutor() {
 absl::StatusOr<std::unique_ptr<CudaExecutor>> CudaExecutor::Create(
     std::shared_ptr<CudaModel> model, const CudaExecutorOptions& options) {
   RETURN_IF_ERROR(CheckOptions(options));
+  if (options.draft_model != nullptr) {
+    RETURN_IF_ERROR(CheckDraftModelFits(model->description(),
+                                        options.draft_model->description()));
+  }
   const int max_tokens = model->bounds().max_tokens;
   try {
     ASSIGN_OR_RETURN(const CudaDeviceScope scope,

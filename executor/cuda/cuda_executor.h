@@ -16,6 +16,10 @@
 // and every step that feeds prompts, enqueues the same functions one by one.
 // Tokens of drafts to verify are padded like rows, and are part of the shape.
 //
+// With a draft model, drafts are part of a step: the same thread enqueues the
+// draft model's steps and the step that verifies them on one stream
+// (executor/host/step_drafter.h).
+//
 // With an encoder (docs/step.md, "Sources"), steps that feed sources first run
 // the encoder in separate calls (executor/cuda/step/cuda_source_reader.h). The
 // group then decodes like any other, and the work list of cross-attention
@@ -39,6 +43,8 @@
 
 namespace espalier {
 
+class DraftModel;
+
 struct CudaExecutorOptions {
   // Maximum number of cached graphs, evicted by least recent use; 0: none. A
   // step without a graph pays for launching its kernels one by one.
@@ -49,6 +55,11 @@ struct CudaExecutorOptions {
   // Creation fails if this memory cannot be allocated or holds no page. If
   // false, the size is halved until the allocation succeeds, possibly to none.
   bool requires_host_cache = true;
+  // Drafts tokens for requests with this option, before the step of their plan,
+  // which verifies drafts of samples. If it fails, the requests have no drafts.
+  // Must have the model's vocabulary, and be on its device if it samples there
+  // (CudaDraftSampler). Used by this executor alone. Null: no draft model.
+  std::shared_ptr<DraftModel> draft_model = nullptr;
 };
 
 // Counters of a CudaExecutor since its construction.
@@ -78,9 +89,10 @@ class CudaExecutor : public StepExecutor {
   // step has at most max_tokens tokens and max_logits rows of logits.
   // REQUIRES: `model` runs nothing else in the lifetime of the executor.
   // Errors: kInvalidArgument if max_graphs or host_cache_bytes is negative, if
-  // host_cache_bytes holds no page, if the model's attention bounds are below
-  // the needs of such a step, or if selection does not support as many rows;
-  // kResourceExhausted if memory runs out, else as base/cuda.h.
+  // the draft model has another vocabulary, if host_cache_bytes holds no page,
+  // if the model's attention bounds are below the needs of such a step, or if
+  // selection does not support as many rows; kResourceExhausted if memory runs
+  // out, else as base/cuda.h.
   static absl::StatusOr<std::unique_ptr<CudaExecutor>> Create(
       std::shared_ptr<CudaModel> model,
       const CudaExecutorOptions& options = {});

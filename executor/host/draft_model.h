@@ -82,6 +82,10 @@ class DraftModel {
   bool follows_verification() const {
     return sampler_ != nullptr && sampler_->follows_verification();
   }
+  // Returns the stream of pending drafts (DraftSampler::stream); null: none.
+  void* stream() const {
+    return sampler_ == nullptr ? nullptr : sampler_->stream();
+  }
   // Returns the number of tokens that it can feed of a single sequence, limited
   // by its context and its pages, one of which is reserved for a tail copy.
   int max_tokens() const;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <exception>
 #include <new>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -10,13 +11,13 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/stopwatch.h"
-#include "exec_request/fill_drafts.h"
 #include "executor/host/catch_model_errors.h"
 #include "executor/host/draft_model.h"
 #include "executor/host/executor_thread.h"
 #include "executor/host/persistent_groups.h"
 #include "executor/host/report_logprobs.h"
 #include "executor/host/select_all.h"
+#include "executor/host/step_drafter.h"
 
 namespace espalier {
 
@@ -64,21 +65,17 @@ class ModelExecutor::Worker {
   //   description  the model's, limited
   //   draft        null: none
   Worker(std::shared_ptr<Model> model, ModelDescription description,
-         std::unique_ptr<DraftModel> draft, std::shared_ptr<ThreadPool> pool,
+         std::shared_ptr<DraftModel> draft, std::shared_ptr<ThreadPool> pool,
          const ModelExecutorOptions& options)
       : options_(options),
         description_(std::move(description)),
         model_(std::move(model)),
-        draft_(std::move(draft)),
         pool_(std::move(pool)),
         groups_(model_->description().page_size) {
     description_.verifies_drafts = description_.has_shareable_pages;
-    description_.verifies_beam_drafts = description_.has_shareable_pages;
-    description_.has_draft_model = draft_ != nullptr;
-    description_.drafts_before_steps = draft_ != nullptr;
-    if (draft_ != nullptr) {
-      description_.max_draft_context = draft_->max_tokens();
-    }
+    if (draft == nullptr) return;
+    description_.max_draft_context = draft->max_tokens();
+    drafter_.emplace(std::move(draft), model_->description().page_size);
   }
 
   // Throws std::system_error.
@@ -113,10 +110,10 @@ class ModelExecutor::Worker {
  private:
   absl::StatusOr<StepResult> RunSafely(StepPlan* plan) {
     is_delivered_ = false;
-    absl::StatusOr<StepResult> result = RunCatching(plan);
+    StepDrafter::Step drafts;
+    absl::StatusOr<StepResult> result = RunCatching(plan, &drafts);
     if (!result.ok()) groups_.DiscardFailedStep();
-    // A failed plan may not have reached DraftModel::Run().
-    if (!result.ok() && draft_ != nullptr) draft_->ForgetEnded(plan->ended);
+    if (drafter_.has_value()) drafter_->End(&drafts, &result);
     if (!is_delivered_) {
       Append(plan->forks, &undelivered_forks_);
       Append(plan->finished, &undelivered_finished_);
@@ -139,9 +136,10 @@ class ModelExecutor::Worker {
     *plan = std::exchange(*undelivered, {});
   }
 
-  absl::StatusOr<StepResult> RunCatching(StepPlan* plan) {
+  absl::StatusOr<StepResult> RunCatching(StepPlan* plan,
+                                         StepDrafter::Step* drafts) {
     return CatchModelErrors<StepResult>(
-        "model", [&] { return Run(plan); },
+        "model", [&] { return Run(plan, drafts); },
         [&] {
           return ResourceExhausted("not enough memory for a step of ",
                                    plan->tokens.size(), " tokens and ",
@@ -149,13 +147,16 @@ class ModelExecutor::Worker {
         });
   }
 
-  absl::StatusOr<StepResult> Run(StepPlan* plan) {
+  absl::StatusOr<StepResult> Run(StepPlan* plan, StepDrafter::Step* drafts) {
     const int vocab_size = model_->description().vocab_size;
     Stopwatch watch;
     CHECK(options_.run_ahead || plan->continuations.empty());
+    if (drafter_.has_value()) {
+      drafter_->Begin(plan, drafts);
+      drafter_->DraftForLater(drafts);
+    }
     if (options_.run_ahead) groups_.ExpandContinuations(plan);
     StepResult result;
-    Draft(plan, &result);
     result.num_logits = plan->num_logits;
     const absl::Duration time_before_step = watch.Lap();
     const size_t size = static_cast<size_t>(plan->num_logits) * vocab_size;
@@ -176,33 +177,11 @@ class ModelExecutor::Worker {
     return result;
   }
 
-  // Drafts for the plan, and fills in the drafts that its rows verify. Does
-  // nothing without a draft model. If drafting fails, there are no drafts.
-  void Draft(StepPlan* plan, StepResult* result) {
-    result->drafts.resize(plan->drafting.size());
-    if (draft_ == nullptr) return;
-    absl::StatusOr<std::vector<DraftedTokens>> drafted =
-        CatchModelErrors<std::vector<DraftedTokens>>(
-            "draft model", [&] { return draft_->Run(*plan); },
-            [] { return ResourceExhausted("not enough memory to draft"); });
-    result->draft_status = drafted.status();
-    if (plan->drafting.empty()) return;
-    if (drafted.ok()) result->drafts = *std::move(drafted);
-    result->draft_time = draft_->draft_time();
-    result->num_draft_rows = draft_->num_rows();
-    const bool verifies_them =
-        std::ranges::any_of(plan->drafting, [](const DraftSequence& sequence) {
-          return sequence.verified_by.plan_row >= 0;
-        });
-    if (!verifies_them) return;
-    FillDrafts(model_->description().page_size, result->drafts, plan);
-  }
-
   const ModelExecutorOptions options_;
   ModelDescription description_;        // constant after construction
   const std::shared_ptr<Model> model_;  // its deleter ends the sole use
-  const std::unique_ptr<DraftModel> draft_;
   const std::shared_ptr<ThreadPool> pool_;
+  std::optional<StepDrafter> drafter_;
   // Forks and ends of plans that failed before the model saw them; added to the
   // next plan.
   std::vector<SequenceFork> undelivered_forks_;
@@ -222,7 +201,7 @@ absl::StatusOr<std::shared_ptr<ModelExecutor>> ModelExecutor::Create(
   BoundBeamsByTokens(&description.limits);
   RETURN_IF_ERROR(CheckDescription(description));
   RETURN_IF_ERROR(CheckBounds(options));
-  std::unique_ptr<DraftModel> draft;
+  std::shared_ptr<DraftModel> draft;
   if (options.draft_model != nullptr) {
     RETURN_IF_ERROR(
         CheckDraftModelFits(description, options.draft_model->description()));

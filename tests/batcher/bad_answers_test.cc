@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -274,9 +275,7 @@ std::vector<BadDraft> BadDrafts() {
       {"LogitsOfOthers", DrawnDrafts(), AddLogits, "1 tokens with 22 logits"}};
 }
 
-// A draft model runs after the step that requests drafts, or before it, in
-// which case the same step verifies them.
-class BadDraftsTest : public ::testing::TestWithParam<bool> {
+class BadDraftsTest : public ::testing::Test {
  protected:
   void Run(const BadDraft& bad) {
     ToyModel model({.has_shareable_pages = true});
@@ -286,9 +285,7 @@ class BadDraftsTest : public ::testing::TestWithParam<bool> {
         DraftModel::Create(Unowned(&draft_model), MakePool(1)));
     ModelDescription description = model.description();
     description.verifies_drafts = true;
-    description.verifies_beam_drafts = true;
-    description.has_draft_model = true;
-    description.drafts_before_steps = GetParam();
+    description.max_draft_context = std::numeric_limits<int>::max();
     Scheduler scheduler(description, {.validate_steps = true});
     for (int i = 0; i < 2; ++i) {
       Request request = bad.request;
@@ -301,7 +298,7 @@ class BadDraftsTest : public ::testing::TestWithParam<bool> {
       StepPlan plan = scheduler.Plan();
       if (plan.is_noop()) break;
       ASSERT_OK_AND_ASSIGN(std::vector<DraftedTokens> drafts, draft->Run(plan));
-      if (GetParam()) FillDrafts(description.page_size, drafts, &plan);
+      FillDrafts(description.page_size, drafts, &plan);
       ASSERT_OK_AND_ASSIGN(StepResult result, RunPlan(model, plan));
       for (size_t i = 0; i < drafts.size(); ++i) {
         if (plan.drafting[i].request != kVictim) continue;
@@ -316,9 +313,7 @@ class BadDraftsTest : public ::testing::TestWithParam<bool> {
   absl::StatusOr<Result> results_[2];
 };
 
-INSTANTIATE_TEST_SUITE_P(BeforeSteps, BadDraftsTest, ::testing::Bool());
-
-TEST_P(BadDraftsTest, EndTheirRequestAndNoOther) {
+TEST_F(BadDraftsTest, EndTheirRequestAndNoOther) {
   for (const BadDraft& bad : BadDrafts()) {
     SCOPED_TRACE(bad.name);
     Run(bad);

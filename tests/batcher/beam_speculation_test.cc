@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <random>
@@ -85,8 +86,7 @@ class BeamSpeculationTest
     options_.impossible_percent = GetParam().impossible_percent;
     description_ = ToyModel(options_).description();
     description_.verifies_drafts = true;
-    description_.verifies_beam_drafts = true;
-    description_.has_draft_model = true;
+    description_.max_draft_context = std::numeric_limits<int>::max();
   }
 
   std::unique_ptr<DraftModel> MakeDraftModel() const {

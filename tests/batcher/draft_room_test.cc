@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <span>
 #include <utility>
@@ -189,32 +190,26 @@ TEST_F(DraftRoomTest, DraftsLeaveThePagesThatAWaitingRequestStartsIn) {
 
 // Beside a request that holds most pages there are too few to verify 20 drafts.
 TEST_F(DraftRoomTest, DraftsAreAskedForThatThereArePagesToVerify) {
-  for (const bool drafts_before_steps : {false, true}) {
-    SCOPED_TRACE(drafts_before_steps);
-    ModelDescription model = NullModel();
-    model.has_draft_model = true;
-    model.drafts_before_steps = drafts_before_steps;
-    model.num_pages = 110;
-    Make(model, {});
-    SubmitPlain(1, 95, 4);
-    Request request = {{kOnlyToken, kOnlyToken, kOnlyToken, kOnlyToken}, {}};
-    request.params.max_new_tokens = 22;
-    request.params.speculate = {SpeculationMethod::kDraft, 20,
-                                SpeculationMode::kCoupled};
-    request.params.speculate->always_drafts = true;
-    Submit(0, std::move(request));
-    int num_asks = 0;
-    for (int i = 0; i < 6; ++i) {
-      const StepPlan asks = Step(0);
-      if (asks.drafting.empty()) continue;
-      ++num_asks;
-      EXPECT_LT(asks.drafting[0].num_tokens, 20);
-      EXPECT_EQ(NumDrafted(drafts_before_steps ? asks : Step(0)),
-                asks.drafting[0].num_tokens);
-    }
-    EXPECT_GT(num_asks, 1);
-    scheduler_->CancelAll(absl::CancelledError());
+  ModelDescription model = NullModel();
+  model.max_draft_context = std::numeric_limits<int>::max();
+  model.num_pages = 110;
+  Make(model, {});
+  SubmitPlain(1, 95, 4);
+  Request request = {{kOnlyToken, kOnlyToken, kOnlyToken, kOnlyToken}, {}};
+  request.params.max_new_tokens = 22;
+  request.params.speculate = {SpeculationMethod::kDraft, 20,
+                              SpeculationMode::kCoupled};
+  request.params.speculate->always_drafts = true;
+  Submit(0, std::move(request));
+  int num_asks = 0;
+  for (int i = 0; i < 6; ++i) {
+    const StepPlan asks = Step(0);
+    if (asks.drafting.empty()) continue;
+    ++num_asks;
+    EXPECT_LT(asks.drafting[0].num_tokens, 20);
+    EXPECT_EQ(NumDrafted(asks), asks.drafting[0].num_tokens);
   }
+  EXPECT_GT(num_asks, 1);
 }
 
 // Two groups draft a token a step. There are two pages more, which one takes to
@@ -223,9 +218,7 @@ TEST_F(DraftRoomTest, DraftsAreAskedForThatThereArePagesToVerify) {
 // rather than by turns.
 TEST_F(DraftRoomTest, AGroupWithoutRoomToDraftAheadIsWaitedFor) {
   ModelDescription model = NullModel();
-  model.has_draft_model = true;
-  model.drafts_before_steps = true;
-  model.drafts_ahead = true;
+  model.max_draft_context = std::numeric_limits<int>::max();
   model.num_pages = 2 * (4 + 2) + 2;
   Make(model, {});
   for (int id = 0; id < 2; ++id) {
@@ -259,14 +252,14 @@ TEST_F(DraftRoomTest, DrawnDraftsTakeTwoRowsOfLogitsATokenEach) {
        {SpeculationMode::kCoupled, SpeculationMode::kRejection}) {
     const bool are_drawn = mode == SpeculationMode::kRejection;
     ModelDescription model = NullModel();
-    model.has_draft_model = true;
+    model.max_draft_context = std::numeric_limits<int>::max();
     model.limits.max_beams = 8;
     model.limits.max_step_tokens = 100;
     Make(model, {});
     SubmitDrawing(0, 1, mode);
     Step();
-    EXPECT_EQ(Step().drafting.at(0).num_tokens, are_drawn ? 3 : 6);
     const StepPlan verifies = Step();
+    EXPECT_EQ(verifies.drafting.at(0).num_tokens, are_drawn ? 3 : 6);
     EXPECT_EQ(NumDrafted(verifies), are_drawn ? 3 : 6);
     EXPECT_EQ(verifies.selections[0].as_draws()->drafts.max_tokens,
               are_drawn ? 3 : 6);
@@ -278,7 +271,7 @@ TEST_F(DraftRoomTest, DrawnDraftsTakeTwoRowsOfLogitsATokenEach) {
 // differ by their accepted tokens until the longer one ends.
 TEST_F(DraftRoomTest, AGroupOfOneLengthRunsAheadWhenDraftsAreOff) {
   ModelDescription model = NullModel();
-  model.has_draft_model = true;
+  model.max_draft_context = std::numeric_limits<int>::max();
   model.max_draft_context = 8;
   Make(model, {});
   SubmitDrawing(0, 2, SpeculationMode::kCoupled);

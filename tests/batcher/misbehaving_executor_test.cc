@@ -15,8 +15,6 @@
 #include <vector>
 
 #include "batcher/engine.h"
-#include "executor/host/draft_model.h"
-#include "executor/host/drafting_executor.h"
 #include "executor/host/model_executor.h"
 #include "tests/batcher/manual_executor.h"
 #include "tests/batcher/toy_requests.h"
@@ -41,8 +39,9 @@ enum class Rudeness {
 // Misbehaves at one step, counted from 0; otherwise acts as a ModelExecutor.
 class RudeExecutor : public StepExecutor {
  public:
-  RudeExecutor(Model* model, bool run_ahead, Rudeness rudeness, int rude_step)
-      : steps_(MakeExecutor(model, 1, {.run_ahead = run_ahead})),
+  RudeExecutor(Model* model, const ModelExecutorOptions& options,
+               Rudeness rudeness, int rude_step)
+      : steps_(MakeExecutor(model, 1, options)),
         rudeness_(rudeness),
         rude_step_(rude_step) {}
 
@@ -90,17 +89,6 @@ class RudeExecutor : public StepExecutor {
   int num_steps_ = 0;
 };
 
-// With a draft model beside it.
-std::shared_ptr<StepExecutor> MakeDrafting(std::shared_ptr<StepExecutor> steps,
-                                           const ToyModelOptions& options) {
-  auto draft =
-      DraftModel::Create(std::make_shared<ToyModel>(options), MakePool(1));
-  CHECK(draft.ok()) << draft.status().ToString();
-  auto drafting = DraftingExecutor::Create(std::move(steps), *std::move(draft));
-  CHECK(drafting.ok()) << drafting.status().ToString();
-  return *std::move(drafting);
-}
-
 void Speculate(std::vector<Request>* requests) {
   for (Request& request : *requests) {
     if (!CanSpeculate(request.params)) continue;
@@ -119,10 +107,10 @@ void RunWithRudeness(Rudeness rudeness, int rude_step, int plans_in_flight,
   options.memory = ToyModelOptions::Memory::kPages;
   options.has_shareable_pages = drafts;
   ToyModel model(options);
-  const auto rude = std::make_shared<RudeExecutor>(&model, plans_in_flight > 1,
-                                                   rudeness, rude_step);
-  const std::shared_ptr<StepExecutor> steps =
-      drafts ? MakeDrafting(rude, options) : rude;
+  ModelExecutorOptions executor = {.run_ahead = plans_in_flight > 1};
+  if (drafts) executor.draft_model = std::make_shared<ToyModel>(options);
+  const auto steps =
+      std::make_shared<RudeExecutor>(&model, executor, rudeness, rude_step);
   asio::io_context context;  // whose end uses steps
   Engine engine = MakeEngine(context.get_executor(), steps, Validated(3));
   int num_errors = 0;
@@ -155,7 +143,7 @@ void RunWithRudeness(Rudeness rudeness, int rude_step, int plans_in_flight,
     }
     if (round == 1) continue;
     // A step may have had nothing but the names of ended sequences.
-    EXPECT_TRUE(rude->was_rude());
+    EXPECT_TRUE(steps->was_rude());
     EXPECT_LE(num_errors, rudeness == Rudeness::kAnswersTwice ? 0 : 3);
   }
   std::future<EngineStats> stats =

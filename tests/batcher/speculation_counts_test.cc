@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <span>
 #include <utility>
@@ -41,8 +42,8 @@ class SpeculationCountsTest : public ::testing::Test {
         std::make_shared<BlendedModel>(draft, /*other_seed=*/4, 0.2f),
         *ThreadPool::Create(1));
     ModelDescription description = model_.description();
-    description.verifies_drafts = description.verifies_beam_drafts = true;
-    description.has_draft_model = true;
+    description.verifies_drafts = true;
+    description.max_draft_context = std::numeric_limits<int>::max();
     description_ = description;
     scheduler_ = std::make_unique<Scheduler>(description, SchedulerOptions());
   }
@@ -62,12 +63,12 @@ class SpeculationCountsTest : public ::testing::Test {
 
   // False if there is nothing to run.
   bool Step() {
-    const StepPlan plan = scheduler_->Plan();
+    StepPlan plan = scheduler_->Plan();
     if (plan.is_noop()) return false;
     if (!plan.rows.empty()) ++num_steps_;
     if (plan.rows.empty() && !plan.drafting.empty()) ++num_draft_steps_;
+    absl::StatusOr<StepResult> result = RunPlan(model_, &plan, draft_.get());
     num_fed_ += std::ssize(plan.tokens);
-    absl::StatusOr<StepResult> result = RunPlan(model_, plan, draft_.get());
     EXPECT_OK(result);
     Count(plan, *result);
     scheduler_->Advance(std::move(result));

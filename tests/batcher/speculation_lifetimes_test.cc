@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <limits>
 #include <map>
 #include <memory>
 #include <random>
@@ -56,8 +57,7 @@ class SpeculationLifetimes {
         random_(c.num_pages) {
     description_ = model_.description();
     description_.verifies_drafts = true;
-    description_.verifies_beam_drafts = true;
-    description_.has_draft_model = true;
+    description_.max_draft_context = std::numeric_limits<int>::max();
     scheduler_ = std::make_unique<Scheduler>(
         description_, SchedulerOptions{.max_running = 12,
                                        .max_step_tokens = c.max_step_tokens,

@@ -160,8 +160,8 @@ void DraftBeforeFilters(StepPlan* plan) {
   }
 }
 
-void LeaveOutEos(const StepPlan&, std::span<const float>, StepResult* result) {
-  for (DraftedTokens& draft : result->drafts) {
+void LeaveOutEos(std::span<DraftedTokens> drafts) {
+  for (DraftedTokens& draft : drafts) {
     if (draft.tokens.empty() || draft.tokens.back() != 0) continue;
     draft.tokens.pop_back();
     draft.logits = draft.logits.First(draft.logits.size() - kToyVocabSize);
@@ -236,8 +236,8 @@ struct PlantedFault {
 std::vector<PlantedFault> PlantedFaults() {
   ExecutorFault before_filters, another_row, no_eos;
   before_filters.change_plan = DraftBeforeFilters;
-  another_row.change_plan = ShiftDraftLogits;
-  no_eos.change_result = LeaveOutEos;
+  another_row.change_filled_plan = ShiftDraftLogits;
+  no_eos.change_drafts = LeaveOutEos;
   return {
       {"recovery with the noise of the draft",
        RecoveryWith(RandomPurpose::kDraft), "Plain"},

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -31,7 +32,6 @@ struct SpeculationCase {
   int plans_in_flight = 1;
   uint64_t draft_seed = 1;  // the draft model's; the model's is 1
   int num_host_slots = 0;
-  bool drafts_before = false;  // steps
 };
 
 class SpeculationTest : public ::testing::TestWithParam<SpeculationCase> {
@@ -45,7 +45,6 @@ class SpeculationTest : public ::testing::TestWithParam<SpeculationCase> {
     model_ = std::make_unique<ToyModel>(options_);
     description_ = model_->description();
     description_.verifies_drafts = true;
-    description_.verifies_beam_drafts = true;
     if (GetParam().method != SpeculationMethod::kDraft) return;
     ToyModelOptions draft = options_;
     draft.seed = GetParam().draft_seed;
@@ -54,9 +53,7 @@ class SpeculationTest : public ::testing::TestWithParam<SpeculationCase> {
     draft.num_host_slots = 0;
     draft_ = *DraftModel::Create(std::make_shared<ToyModel>(draft),
                                  *ThreadPool::Create(1));
-    description_.has_draft_model = true;
-    description_.drafts_before_steps = GetParam().drafts_before;
-    description_.drafts_ahead = GetParam().drafts_before;
+    description_.max_draft_context = std::numeric_limits<int>::max();
   }
 
   // Runs all together and returns their results.
@@ -74,7 +71,7 @@ class SpeculationTest : public ::testing::TestWithParam<SpeculationCase> {
     }
     RunToEnd(
         scheduler, *model_, [](int) {}, GetParam().plans_in_flight,
-        draft_.get(), GetParam().drafts_before);
+        draft_.get());
     ExpectNothingHeld(scheduler);
     num_loaded_ += scheduler.stats().num_tokens_loaded_again;
     if (draft_ != nullptr) {
@@ -145,7 +142,7 @@ std::string NameOfCase(const SpeculationCase& c) {
          std::to_string(c.max_step_tokens) + "_ahead" +
          std::to_string(c.plans_in_flight) + "_seed" +
          std::to_string(c.draft_seed) + "_slots" +
-         std::to_string(c.num_host_slots) + (c.drafts_before ? "_before" : "");
+         std::to_string(c.num_host_slots);
 }
 
 using Method = SpeculationMethod;
@@ -182,20 +179,15 @@ INSTANTIATE_TEST_SUITE_P(
                         .plans_in_flight = 2,
                         .draft_seed = 2,
                         .num_host_slots = 200},
-        SpeculationCase{.method = Method::kDraft, .drafts_before = true},
-        SpeculationCase{.method = Method::kDraft,
-                        .plans_in_flight = 2,
-                        .drafts_before = true},
+        SpeculationCase{.method = Method::kDraft, .plans_in_flight = 2},
         SpeculationCase{.method = Method::kDraft,
                         .max_step_tokens = 9,
                         .plans_in_flight = 2,
-                        .draft_seed = 2,
-                        .drafts_before = true},
+                        .draft_seed = 2},
         SpeculationCase{.method = Method::kDraft,
                         .num_pages = 60,
                         .plans_in_flight = 2,
-                        .num_host_slots = 200,
-                        .drafts_before = true}),
+                        .num_host_slots = 200}),
     [](const auto& test) { return NameOfCase(test.param); });
 
 }  // namespace

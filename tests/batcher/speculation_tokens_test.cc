@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -55,13 +56,11 @@ struct TokensCase {
   Method method = Method::kNgram;
   Mode mode = Mode::kCoupled;
   int plans_in_flight = 1;
-  bool drafts_before = false;
 };
 
 std::string NameOfCase(const TokensCase& c) {
   return std::string(NameOf(c.method)) + "_" + std::string(NameOf(c.mode)) +
-         "_ahead" + std::to_string(c.plans_in_flight) +
-         (c.drafts_before ? "_before" : "");
+         "_ahead" + std::to_string(c.plans_in_flight);
 }
 
 struct Counted {
@@ -88,15 +87,13 @@ class SpeculationTokensTest : public ::testing::TestWithParam<TokensCase> {
  protected:
   SpeculationTokensTest() : model_(ByteModel()) {
     description_ = model_.description();
-    description_.verifies_drafts = description_.verifies_beam_drafts = true;
+    description_.verifies_drafts = true;
     if (GetParam().method != Method::kDraft) return;
     // It disagrees with the model now and then.
     draft_ = *DraftModel::Create(
         std::make_shared<BlendedModel>(ByteModel(), /*other_seed=*/4, 0.2f),
         *ThreadPool::Create(1));
-    description_.has_draft_model = true;
-    description_.drafts_before_steps = GetParam().drafts_before;
-    description_.drafts_ahead = GetParam().drafts_before;
+    description_.max_draft_context = std::numeric_limits<int>::max();
   }
 
   // Alone, with drafts in every step.
@@ -116,8 +113,8 @@ class SpeculationTokensTest : public ::testing::TestWithParam<TokensCase> {
         },
         std::make_unique<StepCounter>(&counted.num_search_steps));
     RunToEnd(
-        scheduler, model_, [](int) {}, GetParam().plans_in_flight, draft_.get(),
-        GetParam().drafts_before);
+        scheduler, model_, [](int) {}, GetParam().plans_in_flight,
+        draft_.get());
     ExpectNothingHeld(scheduler);
     counted.figures = scheduler.stats().speculation;
     return counted;
@@ -198,13 +195,7 @@ INSTANTIATE_TEST_SUITE_P(
         TokensCase{.method = Method::kDraft,
                    .mode = Mode::kRejection,
                    .plans_in_flight = 2},
-        TokensCase{.method = Method::kDraft,
-                   .plans_in_flight = 2,
-                   .drafts_before = true},
-        TokensCase{.method = Method::kDraft,
-                   .mode = Mode::kRejection,
-                   .plans_in_flight = 2,
-                   .drafts_before = true}),
+        TokensCase{.method = Method::kDraft, .plans_in_flight = 2}),
     [](const auto& test) { return NameOfCase(test.param); });
 
 }  // namespace

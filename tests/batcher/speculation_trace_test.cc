@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -54,8 +55,8 @@ Traced RunTraced(const ToyModelOptions& options, std::vector<Request> requests,
   const auto draft = *DraftModel::Create(std::make_shared<ToyModel>(small),
                                          *ThreadPool::Create(1));
   ModelDescription description = model.description();
-  description.verifies_drafts = description.verifies_beam_drafts = true;
-  description.has_draft_model = true;
+  description.verifies_drafts = true;
+  description.max_draft_context = std::numeric_limits<int>::max();
   AllEvents trace;
   Scheduler scheduler(description,
                       {.validate_steps = true, .trace = Unowned(&trace)});

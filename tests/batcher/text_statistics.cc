@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <deque>
 #include <future>
+#include <limits>
 #include <memory>
 #include <utility>
 
@@ -10,6 +11,7 @@
 #include "base/thread_pool.h"
 #include "batcher/scheduler/scheduler.h"
 #include "beam/strategy/selection_options.h"
+#include "exec_request/fill_drafts.h"
 #include "executor/host/draft_model.h"
 #include "executor/host/select_all.h"
 #include "kernels/sample/sample.h"
@@ -100,7 +102,7 @@ class TextRunByHand : public TextRun {
                                  *ThreadPool::Create(1));
     description_ = model_.description();
     description_.verifies_drafts = true;
-    description_.has_draft_model = true;
+    description_.max_draft_context = std::numeric_limits<int>::max();
   }
   ~TextRunByHand() override { CHECK_EQ(draft_->num_sequences(), 0); }
 
@@ -109,12 +111,16 @@ class TextRunByHand : public TextRun {
  private:
   StepResult RunStep(StepPlan plan) override {
     fault_.change_plan(&plan);
+    std::vector<DraftedTokens> drafts = draft_->Run(plan).value();
+    fault_.change_drafts(drafts);
+    FillDrafts(model_.description().page_size, drafts, &plan);
+    fault_.change_filled_plan(&plan);
     logits_.resize(size_t{1} * plan.num_logits * kToyVocabSize);
     const absl::Status status = model_.Forward(plan, logits_);
     CHECK(status.ok()) << status.ToString();
     StepResult result;
     result.selections = SelectAll(plan, logits_, kToyVocabSize, threads_);
-    result.drafts = draft_->Run(plan).value();
+    result.drafts = std::move(drafts);
     fault_.change_result(plan, logits_, &result);
     return result;
   }

@@ -25,7 +25,12 @@ namespace espalier::testing {
 
 // A fault planted in an executor. Each function is called once per step.
 struct ExecutorFault {
+  // On the planner's plan; on the drafts, before they are in the plan; and on
+  // the plan that runs. The last two only where no executor runs.
   std::function<void(StepPlan*)> change_plan = [](StepPlan*) {};
+  std::function<void(std::span<DraftedTokens>)> change_drafts = [](auto&&...) {
+  };
+  std::function<void(StepPlan*)> change_filled_plan = [](StepPlan*) {};
   // `logits` are the model's, of the plan's rows; none where an executor runs.
   std::function<void(const StepPlan&, std::span<const float> logits,
                      StepResult*)>

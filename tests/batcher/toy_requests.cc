@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "executor/host/report_logprobs.h"
 #include "executor/host/select_all.h"
+#include "tests/unowned.h"
 
 namespace espalier::testing {
 namespace {
@@ -140,8 +141,7 @@ std::vector<Request> RandomRequests(int count, uint32_t seed,
   return requests;
 }
 
-absl::StatusOr<StepResult> RunPlan(Model& model, const StepPlan& plan,
-                                   DraftModel* draft) {
+absl::StatusOr<StepResult> RunPlan(Model& model, const StepPlan& plan) {
   const int vocab_size = model.description().vocab_size;
   std::vector<float> logits(plan.num_logits * vocab_size);
   const absl::Status status = model.Forward(plan, logits);
@@ -150,38 +150,50 @@ absl::StatusOr<StepResult> RunPlan(Model& model, const StepPlan& plan,
   StepResult result;
   result.selections = SelectAll(plan, logits, vocab_size, pool);
   result.scorings = ScoreAll(plan, logits, vocab_size, pool);
-  result.drafts.resize(plan.drafting.size());
-  if (draft == nullptr) return result;
-  absl::StatusOr<std::vector<DraftedTokens>> drafts = draft->Run(plan);
-  if (!drafts.ok()) return drafts.status();
-  result.drafts = *std::move(drafts);
-  result.num_draft_rows = draft->num_rows();
   return result;
 }
 
-PlanRunner::PlanRunner(Model* model, DraftModel* draft, bool drafts_before)
-    : model_(model), draft_(draft), groups_(model->description().page_size) {
-  if (drafts_before) drafts_.emplace(model->description().page_size, draft);
+absl::StatusOr<StepResult> RunPlan(Model& model, StepPlan* plan,
+                                   DraftModel* draft) {
+  if (draft == nullptr) return RunPlan(model, *plan);
+  StepDrafter drafter(Unowned(draft), model.description().page_size);
+  StepDrafter::Step drafts;
+  drafter.Begin(plan, &drafts);
+  drafter.DraftForLater(&drafts);
+  absl::StatusOr<StepResult> result = RunPlan(model, *plan);
+  drafter.End(&drafts, &result);
+  if (result.ok()) result->draft_time = {};  // runs must not differ by a clock
+  return result;
+}
+
+PlanRunner::PlanRunner(Model* model, DraftModel* draft)
+    : model_(model), groups_(model->description().page_size) {
+  if (draft == nullptr) return;
+  drafter_.emplace(Unowned(draft), model->description().page_size);
 }
 
 absl::StatusOr<StepResult> PlanRunner::Run(StepPlan plan) {
-  if (drafts_) RETURN_IF_ERROR(drafts_->Begin(&plan));
+  StepDrafter::Step drafts;
+  if (drafter_) {
+    drafter_->Begin(&plan, &drafts);
+    drafter_->DraftForLater(&drafts);
+  }
   groups_.ExpandContinuations(&plan);
-  absl::StatusOr<StepResult> result =
-      RunPlan(*model_, plan, drafts_ ? nullptr : draft_);
+  absl::StatusOr<StepResult> result = RunPlan(*model_, plan);
   if (result.ok()) {
     groups_.Advance(*result);
   } else {
     groups_.DiscardFailedStep();
   }
-  if (drafts_) drafts_->End(&result);
+  if (drafter_) drafter_->End(&drafts, &result);
+  if (result.ok()) result->draft_time = {};  // runs must not differ by a clock
   return result;
 }
 
 void RunToEnd(Scheduler& scheduler, Model& model,
               const std::function<void(int)>& before_step, int plans_in_flight,
-              DraftModel* draft, bool drafts_before) {
-  PlanRunner runner(&model, draft, drafts_before);
+              DraftModel* draft) {
+  PlanRunner runner(&model, draft);
   std::deque<absl::StatusOr<StepResult>> results;
   for (int step = 0;; ++step) {
     before_step(step);

@@ -11,8 +11,8 @@
 #include "batcher/scheduler/scheduler.h"
 #include "executor/host/draft_model.h"
 #include "executor/host/persistent_groups.h"
+#include "executor/host/step_drafter.h"
 #include "request/request.h"
-#include "tests/executor/drafts_before_steps.h"
 #include "tests/toy_model.h"
 #include "text/tokenizer/tokenizer.h"
 
@@ -24,25 +24,23 @@ std::vector<Request> RandomRequests(int count, uint32_t seed,
                                     const ModelDescription& model);
 
 // Runs one plan without continuations as an executor would, on this thread.
-// With a draft model unless that is null.
-absl::StatusOr<StepResult> RunPlan(Model& model, const StepPlan& plan,
-                                   DraftModel* draft = nullptr);
+// With a draft model it writes the drafts into the plan.
+absl::StatusOr<StepResult> RunPlan(Model& model, const StepPlan& plan);
+absl::StatusOr<StepResult> RunPlan(Model& model, StepPlan* plan,
+                                   DraftModel* draft);
 
 // Runs plans as an executor that runs ahead would, on this thread.
 class PlanRunner {
  public:
-  //   drafts_before  the plan that requests drafts also verifies them
-  explicit PlanRunner(Model* model, DraftModel* draft = nullptr,
-                      bool drafts_before = false);
+  explicit PlanRunner(Model* model, DraftModel* draft = nullptr);
   absl::StatusOr<StepResult> Run(StepPlan plan);
   int num_groups() const {
-    return groups_.num_groups() + (drafts_ ? drafts_->num_groups() : 0);
+    return groups_.num_groups() + (drafter_ ? drafter_->num_groups() : 0);
   }
 
  private:
   Model* const model_;
-  DraftModel* const draft_;  // or null
-  std::optional<DraftsBeforeSteps> drafts_;
+  std::optional<StepDrafter> drafter_;
   PersistentGroups groups_;
 };
 
@@ -53,8 +51,7 @@ class PlanRunner {
 void RunToEnd(
     Scheduler& scheduler, Model& model,
     const std::function<void(int)>& before_step = [](int) {},
-    int plans_in_flight = 1, DraftModel* draft = nullptr,
-    bool drafts_before = false);
+    int plans_in_flight = 1, DraftModel* draft = nullptr);
 
 // The request's result when no other request runs. `tokenizer` finds stop
 // strings.

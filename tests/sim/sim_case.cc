@@ -171,7 +171,6 @@ void Speculate(Dice dice, SimCase* sim_case) {
         dice.Any(1, 8), SpeculationMode::kCoupled,
         /*always_drafts=*/dice.Chance(500)};
   }
-  sim_case->drafts_before_steps = dice.Chance(600);
 }
 
 // From one slot to more than there are pages; none in a third of the cases.

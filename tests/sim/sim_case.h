@@ -40,7 +40,6 @@ class Dice {
 struct SimCase {
   SimModelOptions model;
   SimModelOptions draft_model;  // agrees with it in part, or not at all
-  bool drafts_before_steps = false;
   SchedulerOptions scheduler;
   int plans_in_flight = 1;  // or 2
   // If set, a trace records admissions, so that their order can be checked.

@@ -33,16 +33,12 @@ Simulation::Simulation(uint32_t seed, const SimOptions& options)
   scheduling.trace = log_;
   ModelDescription description = model_.description();
   if (VerifiesDrafts(case_)) {
-    description.verifies_drafts = description.has_draft_model = true;
-    description.verifies_beam_drafts = true;
+    description.verifies_drafts = true;
     draft_source_ = std::make_shared<SimModel>(
         case_.draft_model, [](RequestId) { return SimModel::Asker{}; });
     draft_ = *DraftModel::Create(draft_source_, *ThreadPool::Create(1));
-    description.drafts_before_steps = case_.drafts_before_steps;
-    description.drafts_ahead = case_.drafts_before_steps;
-    if (case_.drafts_before_steps) {
-      drafts_.emplace(case_.model.page_size, draft_.get());
-    }
+    description.max_draft_context = draft_->max_tokens();
+    drafter_.emplace(draft_, case_.model.page_size);
   }
   scheduler_ = std::make_unique<Scheduler>(description, scheduling);
   for (const Request& request : case_.requests) {
@@ -223,9 +219,10 @@ void Simulation::RunStep(StepPlan plan) {
   report_.figures.num_drafted_ahead += std::ranges::count_if(
       plan.continuations,
       [](const auto& continuation) { return !continuation.drafts.empty(); });
-  if (drafts_) {
-    const absl::Status status = drafts_->Begin(&plan);
-    if (!status.ok()) return Fail("nothing is drafted: ", status.message());
+  StepDrafter::Step drafts;
+  if (drafter_) {
+    drafter_->Begin(&plan, &drafts);
+    drafter_->DraftForLater(&drafts);
     draft_source_->PoisonFree(draft_->pages(), HostPool(0));
   }
   groups_.ExpandContinuations(&plan);
@@ -240,7 +237,6 @@ void Simulation::RunStep(StepPlan plan) {
                   [](const StepInFlight& s) { return !s.result.ok(); }));
   if (fails_early) {
     model_.Lose(plan);
-    if (draft_ != nullptr && !drafts_) draft_->ForgetEnded(plan.ended);
   } else {
     step.result = Execute(plan);
     if (!step.result.ok()) {
@@ -251,10 +247,11 @@ void Simulation::RunStep(StepPlan plan) {
     ++report_.figures.num_failed_steps;
     step.result = absl::DataLossError("the device is gone");
     groups_.DiscardFailedStep();
-    if (drafts_) drafts_->End(&step.result);
+    if (drafter_) drafter_->End(&drafts, &step.result);
   } else {
     groups_.Advance(*step.result);
-    if (drafts_) drafts_->End(&step.result);
+    if (drafter_) drafter_->End(&drafts, &step.result);
+    step.result->draft_time = {};  // a clock's, which differs between runs
     if (dice_.Chance(case_.wrong_answers)) SpoilAnswer(&step);
   }
   model_.PoisonFree(scheduler_->pool(), scheduler_->host_pool());
@@ -268,9 +265,6 @@ absl::StatusOr<StepResult> Simulation::Execute(const StepPlan& plan) {
   result.selections = SelectAll(plan, logits, vocab_size, threads_);
   result.scorings = ScoreAll(plan, logits, vocab_size, threads_);
   result.forward_time = SimModel::TimeOf(plan);
-  if (draft_ == nullptr || drafts_) return result;
-  ASSIGN_OR_RETURN(result.drafts, draft_->Run(plan));
-  draft_source_->PoisonFree(draft_->pages(), HostPool(0));
   return result;
 }
 

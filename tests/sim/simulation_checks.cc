@@ -160,7 +160,7 @@ void Simulation::CheckEnd() {
          " host slots are held");
   }
   if (!scheduler.tree().FillingPages().empty()) Fail("pages are being filled");
-  if (groups_.num_groups() != 0 || (drafts_ && drafts_->num_groups() != 0)) {
+  if (groups_.num_groups() != 0 || (drafter_ && drafter_->num_groups() != 0)) {
     Fail("the executor knows groups");
   }
   if (model_.num_sequences() != 0) Fail("the model knows sequences");

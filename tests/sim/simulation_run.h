@@ -23,7 +23,6 @@
 #include "batcher/scheduler/turn.h"
 #include "executor/host/draft_model.h"
 #include "executor/host/persistent_groups.h"
-#include "tests/executor/drafts_before_steps.h"
 #include "tests/sim/best_so_far.h"
 #include "tests/sim/sim_case.h"
 #include "tests/sim/sim_model.h"
@@ -120,8 +119,8 @@ class Simulation {
   std::shared_ptr<AdmissionLog> log_;  // null: no trace
   SimModel model_;
   std::shared_ptr<SimModel> draft_source_;
-  std::unique_ptr<DraftModel> draft_;        // null: nothing is verified
-  std::optional<DraftsBeforeSteps> drafts_;  // if it drafts before
+  std::shared_ptr<DraftModel> draft_;   // null: nothing is verified
+  std::optional<StepDrafter> drafter_;  // with draft_
   PersistentGroups groups_;
   ThreadPool threads_;
   std::unique_ptr<Scheduler> scheduler_;

@@ -36,7 +36,6 @@ MAY_READ = {
         "espalier/open_request.cc",
         "espalier/open_stream.cc",
         "espalier/run_prepared.cc",
-        "executor/host/drafting_executor.cc",
         "executor/host/executor_thread.cc",
         "executor/host/model_executor.cc",
         "http/*",

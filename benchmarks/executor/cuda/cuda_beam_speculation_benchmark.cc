@@ -39,7 +39,6 @@
 #include "executor/cuda/cuda_executor.h"
 #include "executor/cuda/draft/cuda_draft_sampler.h"
 #include "executor/host/draft_model.h"
-#include "executor/host/drafting_executor.h"
 #include "model/cuda/cuda_transformer.h"
 
 namespace espalier {
@@ -182,8 +181,6 @@ absl::Status Measure(const Options& options) {
   const int vocab_size = c.shape().vocab_size;
   ASSIGN_OR_RETURN(auto target,
                    MakeModel(options.target, vocab_size, 0, device));
-  ASSIGN_OR_RETURN(std::shared_ptr<StepExecutor> plain,
-                   CudaExecutor::Create(std::move(target)));
   ASSIGN_OR_RETURN(const auto threads, ThreadPool::Create(4));
   const int num_steps = options.num_new_tokens - 16;
   for (const float noise : options.noises) {
@@ -193,10 +190,11 @@ absl::Status Measure(const Options& options) {
     ASSIGN_OR_RETURN(auto blocking, CudaBlockingModel::Create(draft));
     ASSIGN_OR_RETURN(std::shared_ptr<DraftSampler> sampler,
                      CudaDraftSampler::Create(draft));
-    ASSIGN_OR_RETURN(auto model,
+    ASSIGN_OR_RETURN(std::shared_ptr<DraftModel> model,
                      DraftModel::Create(std::move(blocking), threads, sampler));
-    ASSIGN_OR_RETURN(std::shared_ptr<StepExecutor> steps,
-                     DraftingExecutor::Create(plain, std::move(model)));
+    ASSIGN_OR_RETURN(
+        std::shared_ptr<StepExecutor> steps,
+        CudaExecutor::Create(target, {.draft_model = std::move(model)}));
     for (const int num_beams : options.beams) {
       double steps_without = 0;
       std::vector<std::vector<TokenId>> expected;

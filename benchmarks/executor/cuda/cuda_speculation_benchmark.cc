@@ -4,7 +4,7 @@
 //
 //   cuda_speculation_benchmark [--rate A] [--target M] [--draft M]
 //       [--modes coupled,rejection] [--batches 1,8,32] [--tokens 1,2,4,8]
-//       [--forms waits,ahead,pending,unread] [--plain P]
+//       [--forms waits,pending,unread] [--plain P]
 //   cuda_speculation_benchmark --rate 0.8
 //
 // Every request has a prompt of 512 tokens and a sample. Without speculation
@@ -28,11 +28,9 @@
 //   plain        tokens a second of each request that does not speculate: with
 //                --plain, every P-th
 //
-// Forms, in turns: steps that are planned after the previous result is read,
-// with drafts that the host waits for (waits); steps planned before it is read
-// (ahead); with drafts that also stay on the device (pending); and steps whose
-// start the device takes from the end of the previous step (unread), as engines
-// run them.
+// Forms, in turns: steps with drafts that the host waits for (waits); that stay
+// on the device (pending); and steps whose start the device takes from the end
+// of the previous step (unread), as engines run them.
 #include <atomic>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
@@ -59,7 +57,6 @@
 #include "executor/cuda/cuda_executor.h"
 #include "executor/cuda/draft/cuda_draft_sampler.h"
 #include "executor/host/draft_model.h"
-#include "executor/host/drafting_executor.h"
 #include "model/cuda/cuda_transformer.h"
 #include "pages/page_table.h"
 
@@ -104,16 +101,11 @@ bool IsPlain(int64_t request, int plain) {
 // Notes what steps take that decode; from when all requests do until one ends.
 class StepWatch : public WrappedExecutor {
  public:
-  StepWatch(std::shared_ptr<StepExecutor> steps, int num_requests, int plain,
-            bool drafts_ahead)
+  StepWatch(std::shared_ptr<StepExecutor> steps, int num_requests, int plain)
       : WrappedExecutor(std::move(steps)),
         num_requests_(num_requests),
-        plain_(plain),
-        description_(WrappedExecutor::description()) {
-    description_.drafts_ahead = drafts_ahead;
-  }
+        plain_(plain) {}
 
-  const ModelDescription& description() const override { return description_; }
   void Execute(StepPlan plan, Done done) override {
     if (!plan.ended.empty()) has_ended_ = true;
     const bool is_prompt = plan.tokens.size() > 32u * (num_requests_ + 1) ||
@@ -169,7 +161,6 @@ class StepWatch : public WrappedExecutor {
 
   const int num_requests_;
   const int plain_;
-  ModelDescription description_;
   bool has_ended_ = false;
   int num_since_prompt_ = 0;
   bool has_begun_ = false;
@@ -194,7 +185,7 @@ Request RequestOf(int seed, int vocab_size, int num_new_tokens) {
 PendingDraft WithoutVerification(const PendingDraft& draft) {
   const auto owner = std::make_shared<PendingDraft>(draft);
   return PendingDraft({owner, owner->tokens()}, owner->stride(),
-                      owner->num_tokens(), owner->event());
+                      owner->num_tokens());
 }
 
 // A sampler that the host waits for, or each of its answers, unless that is
@@ -229,6 +220,7 @@ class WaitingSampler : public DraftSampler {
   bool follows_verification() const override {
     return sampler_->follows_verification();
   }
+  void* stream() const override { return sampler_->stream(); }
   absl::StatusOr<absl::Duration> Wait() override { return sampler_->Wait(); }
 
   std::atomic<bool> waits = false;
@@ -241,10 +233,9 @@ class WaitingSampler : public DraftSampler {
 Steps RunRequests(const std::shared_ptr<StepExecutor>& steps, int num_requests,
                   int num_new_tokens,
                   const std::optional<SpeculationParams>& speculate,
-                  int plain = 0, bool drafts_ahead = true) {
+                  int plain = 0) {
   boost::asio::io_context context(1);
-  const auto watch =
-      std::make_shared<StepWatch>(steps, num_requests, plain, drafts_ahead);
+  const auto watch = std::make_shared<StepWatch>(steps, num_requests, plain);
   EngineOptions options;
   options.scheduler.max_step_tokens = kMaxStepTokens;
   Engine engine =
@@ -358,8 +349,8 @@ void MeasureTokens(const Options& options, const std::string& mode,
   for (const std::string& form : options.forms) {
     sampler.waits = form != "pending" && form != "unread";
     sampler.answers = form != "unread";
-    const Steps run = RunRequests(steps, num_requests, num_new, speculate,
-                                  options.plain, form != "waits");
+    const Steps run =
+        RunRequests(steps, num_requests, num_new, speculate, options.plain);
     const int num_plain = options.plain > 0 ? num_requests / options.plain : 0;
     const double device_ms = 1e3 * run.device_seconds / run.num_steps;
     const double v = device_ms / decode_ms;
@@ -395,17 +386,16 @@ absl::Status MeasureBatch(const Options& options, int num_requests,
   ASSIGN_OR_RETURN(auto draft,
                    MakeModel(options.draft, vocab_size, num_requests,
                              max_new_tokens, options.rate, device));
-  ASSIGN_OR_RETURN(std::shared_ptr<StepExecutor> plain,
-                   CudaExecutor::Create(std::move(target)));
   ASSIGN_OR_RETURN(auto blocking, CudaBlockingModel::Create(draft));
   ASSIGN_OR_RETURN(std::shared_ptr<DraftSampler> on_device,
                    CudaDraftSampler::Create(draft));
   const auto sampler = std::make_shared<WaitingSampler>(std::move(on_device));
   ASSIGN_OR_RETURN(const auto threads, ThreadPool::Create(4));
-  ASSIGN_OR_RETURN(auto model,
+  ASSIGN_OR_RETURN(std::shared_ptr<DraftModel> model,
                    DraftModel::Create(std::move(blocking), threads, sampler));
   ASSIGN_OR_RETURN(std::shared_ptr<StepExecutor> steps,
-                   DraftingExecutor::Create(plain, std::move(model)));
+                   CudaExecutor::Create(std::move(target),
+                                        {.draft_model = std::move(model)}));
   RunRequests(steps, num_requests, 60, std::nullopt);
   for (const std::string& mode : options.modes) {
     for (const int k : options.tokens) {

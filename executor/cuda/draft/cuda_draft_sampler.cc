@@ -29,24 +29,6 @@ bool IsUnread(const DraftSequence* sequence) {
   return !sequence->verified_before.empty();
 }
 
-// Returns the events to wait for on the device before drafts that begin after
-// an unread verification; nullopt if a verification has failed. All drafts are
-// of the previous plan, and most of one run.
-std::optional<std::vector<void*>> EventsToWaitFor(
-    std::span<const DraftSequence* const> unread) {
-  std::vector<void*> events;
-  const DraftVerification* last = nullptr;
-  for (const DraftSequence* const sequence : unread) {
-    DraftVerification* const before = sequence->verified_before.verification();
-    if (before == last) continue;
-    last = before;
-    const std::optional<void*> event = before->Wait();
-    if (!event.has_value()) return std::nullopt;
-    if (*event != nullptr) events.push_back(*event);
-  }
-  return events;
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<CudaDraftSampler>> CudaDraftSampler::Create(
@@ -188,23 +170,13 @@ absl::StatusOr<std::vector<SampledDraft>> CudaDraftSampler::Start(
     drafts.resize(sequences.size());
     return drafts;
   }
-  const std::optional<std::vector<void*>> verified =
-      EventsToWaitFor(sequences.subspan(num_read));
-  if (!verified.has_value()) sequences = sequences.first(num_read);
   if (sequences.empty()) return drafts;
   const auto enqueue = [&]() -> absl::Status {
     RETURN_IF_ERROR(cache_->CopyPages(plan.page_copies, stream_.get()));
-    run->verification.Reset();
     std::fill_n(run->verified.data(), sequences.size(), VerifiedDraft());
     const CudaDraftBatch batch =
         LayOut(plan, 0, sequences, run->first_drafted, drafts);
     RETURN_IF_ERROR(Send(plan, 0, batch));
-    if (verified.has_value()) {
-      for (void* const event : *verified) {
-        RETURN_IF_CUDA_ERROR(cudaStreamWaitEvent(
-            stream_.get(), static_cast<cudaEvent_t>(event), 0));
-      }
-    }
     RETURN_IF_CUDA_ERROR(cudaEventRecord(run->started.get(), stream_.get()));
     RETURN_IF_ERROR(BeginDrafts(sequences, run.get()));
     RETURN_IF_ERROR(RunSteps(batch));
@@ -219,8 +191,7 @@ absl::StatusOr<std::vector<SampledDraft>> CudaDraftSampler::Start(
   for (size_t row = 0; row < sequences.size(); ++row) {
     drafts[row].pending = PendingDraft(
         {run, drafted_->data() + run->first_drafted + row}, limits().max_rows,
-        sequences[row]->num_tokens, run->ended.get(), &run->verification,
-        run->verified.data() + row);
+        sequences[row]->num_tokens, run->verified.data() + row);
   }
   return drafts;
 }

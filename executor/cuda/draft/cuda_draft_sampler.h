@@ -11,27 +11,24 @@
 // needs stay in device memory (cuda_draft_logits.h) and are read there.
 //
 // Start() returns before the device has sampled anything (a pending run). The
-// sampler has one stream, on which a run is
+// executor runs its steps on the sampler's stream, too, which orders all that
+// the device does:
 //
-//   copies of tails, delta, started (event), steps, ended (event)
+//   copies of tails, delta, steps of the draft model ─> step that verifies ─>
+//   next run, whose first launch reads the verification into its inputs
 //
-// Its memory is ordered against other users like this:
+// The host's memory is ordered like this:
 //
 // - Inputs of a run: Send() writes a pinned buffer that the device reads.
 //   RunAfterWait() writes it again only after Wait(), which waits on the host
-//   for `ended` of the last run.
+//   for `ended` (an event) of the last run.
 // - The model's activations and scratch: the model runs nothing else until
 //   Wait() (DraftSampler::Start).
-// - Tokens of a run: the executor's stream waits for `ended`
-//   (exec_request/pending_draft.h). Each run has its own part of drafted_, and
-//   UnusedRun() returns a run again only when no PendingDraft holds it.
-// - The start of a draft that follows an unread verification: the sampler's
-//   stream waits for the step that verifies the earlier draft
-//   (exec_request/draft_verification.h), then one launch writes the start into
-//   the inputs. It reads the memory of the earlier draft's run, which the new
-//   draft's plan holds.
-// - Kept rows of logits: the executor's step reads them after it has waited for
-//   `ended`, and holds the rows until it has ended.
+// - Tokens of a run: each run has its own part of drafted_, and UnusedRun()
+//   returns a run again only when no PendingDraft holds it.
+// - A draft that follows an unread verification reads the memory of the earlier
+//   draft's run, which the new draft's plan holds.
+// - Kept rows of logits: the executor's step holds them until it has ended.
 //
 // Thread safety: one thread, that of the model's other calls.
 #pragma once
@@ -86,6 +83,7 @@ class CudaDraftSampler : public DraftSampler {
       std::span<const DraftSequence* const> sequences) override;
   absl::StatusOr<absl::Duration> Wait() override;
   bool follows_verification() const override { return max_row_tokens() == 2; }
+  void* stream() const override { return stream_.get(); }
 
   struct Counts {
     int64_t num_runs = 0;
@@ -123,7 +121,6 @@ class CudaDraftSampler : public DraftSampler {
     CudaEvent started;
     CudaEvent ended;
     PinnedBuffer<VerifiedDraft> verified;  // [max_rows]  outcome of its drafts
-    DraftVerification verification;        // event after `verified` is written
     PinnedBuffer<CudaUnreadDraft> unread;  // [max_rows]  its starts
   };
 

@@ -35,7 +35,7 @@ class AdmissionTest : public ::testing::Test {
   SchedulerOptions options_ = {.max_running = 2, .max_step_tokens = 40};
   TimedStats counts_;
   PagePool pool_{10, 4};
-  RunningGroups groups_{model_, options_, &counts_};
+  RunningGroups groups_{options_, &counts_};
   Admission admission_{model_, options_, &pool_, nullptr, &groups_, &counts_};
   int num_ended_ = 0;
 };

@@ -52,8 +52,8 @@ class FaultyResults {
       if (::testing::Test::HasFailure()) return 0;
     }
     EXPECT_EQ(parts_.pool.num_in_use(), 0);
-    const StepPlan ends = parts_.groups.TakeNextPlan();
-    EXPECT_OK(RunPlan(toy_, ends, draft_.get()));
+    StepPlan ends = parts_.groups.TakeNextPlan();
+    EXPECT_OK(RunPlan(toy_, &ends, draft_.get()));
     EXPECT_EQ(toy_.num_sequences(), 0);
     if (draft_ != nullptr) {
       EXPECT_EQ(draft_->num_sequences(), 0);
@@ -66,8 +66,7 @@ class FaultyResults {
   ModelDescription Describe() const {
     ModelDescription model = toy_.description();
     model.verifies_drafts = options_.has_shareable_pages;
-    model.verifies_beam_drafts = options_.has_shareable_pages;
-    model.has_draft_model = options_.has_shareable_pages;
+    model.max_draft_context = options_.has_shareable_pages ? 900 : 0;
     return model;
   }
   void AddOne() {
@@ -89,7 +88,7 @@ class FaultyResults {
       parts_.PlanIfRoom(running, &plan);
     }
     parts_.Send(plan);
-    absl::StatusOr<StepResult> result = RunPlan(toy_, plan, draft_.get());
+    absl::StatusOr<StepResult> result = RunPlan(toy_, &plan, draft_.get());
     ASSERT_OK(result);
     const std::set<RequestId> known = Known();
     const PlanInFlight sent = parts_.in_flight.TakeOldest();

@@ -48,7 +48,7 @@ inline Request AnyRequest(std::mt19937& random, const ModelDescription& model) {
   const bool may_draft =
       model.verifies_drafts && CanSpeculate(params) && random() % 3 == 0;
   if (may_draft) {
-    params.speculate = {.method = model.has_draft_model
+    params.speculate = {.method = model.has_draft_model()
                                       ? SpeculationMethod::kDraft
                                       : SpeculationMethod::kNgram,
                         .num_tokens = 1 + static_cast<int>(random() % 8),
@@ -66,7 +66,7 @@ struct SchedulerParts {
         pool(model.num_pages, model.page_size),
         tree(&pool),
         host_pool(model.num_host_slots),
-        groups(model, options, &counts),
+        groups(options, &counts),
         admission(model, options, &pool, shared_tree(), &groups, &counts),
         writer(model, admission.max_step_tokens(), &pool, &groups, &counts),
         preemption(model, options, admission.max_step_tokens(), &pool,

@@ -59,7 +59,6 @@ PlannerSetting AnySetting(std::mt19937& random) {
 ModelDescription DraftingModel(const ToyModelOptions& options) {
   ModelDescription model = ToyModel(options).description();
   model.verifies_drafts = true;
-  model.verifies_beam_drafts = true;
   return model;
 }
 

@@ -2,6 +2,8 @@
 // speculate.
 #pragma once
 
+#include <limits>
+
 #include "base/model_description.h"
 
 namespace espalier::testing {
@@ -14,8 +16,7 @@ inline ModelDescription DraftingModel() {
   model.page_size = 4;
   model.has_shareable_pages = true;
   model.verifies_drafts = true;
-  model.verifies_beam_drafts = true;
-  model.has_draft_model = true;
+  model.max_draft_context = std::numeric_limits<int>::max();
   return model;
 }
 

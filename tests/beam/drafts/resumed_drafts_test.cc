@@ -6,6 +6,7 @@
 
 #include <limits>
 #include <utility>
+#include <vector>
 
 #include "beam/sequence_group.h"
 #include "tests/beam/drafts/drafting_model.h"
@@ -21,7 +22,10 @@ class ResumedDraftsTest : public ::testing::Test {
   static PreparedRequest Prepared() {
     Request request = {{1, 2, 3, 4, 5, 6}, {}};
     request.params.max_new_tokens = 20;
-    request.params.ignore_eos = true;
+    // With a constraint the drafts are verified by a later plan.
+    std::vector<int64_t> allowed;
+    for (int i = 0; i < 20; ++i) allowed.push_back(10 + i);
+    request.params.allowed_sequences.emplace().push_back(std::move(allowed));
     request.params.speculate = {SpeculationMethod::kDraft};
     EXPECT_OK(ValidateRequest(DraftingModel(), &request));
     return PreparedRequest(std::move(request));

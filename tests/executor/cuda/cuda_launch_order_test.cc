@@ -115,7 +115,7 @@ CudaStep AnyStep() {
   if (upto(9) == 0) step.moves.push_back({5, 2, 2});
   for (int i = upto(3); i > 0; --i) {
     const auto tokens = std::make_shared<const TokenId>(7);
-    step.placed_drafts.push_back({PendingDraft(tokens, 1, 1, nullptr), i});
+    step.placed_drafts.push_back({PendingDraft(tokens, 1, 1), i});
     if (upto(1) == 0) step.unread_rows.push_back({step.placed_drafts[0].draft});
   }
   return step;

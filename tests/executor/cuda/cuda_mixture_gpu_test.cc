@@ -29,7 +29,6 @@
 #include "executor/cuda/cuda_blocking_model.h"
 #include "executor/cuda/draft/cuda_draft_sampler.h"
 #include "executor/host/draft_model.h"
-#include "executor/host/drafting_executor.h"
 #include "tests/executor/answer_comparison.h"
 #include "tests/executor/answer_log.h"
 #include "tests/executor/cuda/cuda_executor_fixture.h"
@@ -162,12 +161,14 @@ class CudaMixtureTest : public CudaExecutorTest,
     options.max_logits = mixture.max_step_tokens;
     options.page_size = mixture.page_size;
     options.kv_cache_bytes = mixture.kv_cache_mb << 20;
-    return Load(options, *device_, {.max_graphs = mixture.max_graphs});
+    return Load(
+        options, *device_,
+        {.max_graphs = mixture.max_graphs,
+         .draft_model = mixture.has_draft_model ? LoadDraftModel() : nullptr});
   }
 
-  // Another one's, which drafts on the same device.
-  static std::shared_ptr<StepExecutor> WithDraftModel(
-      std::shared_ptr<StepExecutor> steps) {
+  // Another model, which drafts on the same device.
+  static std::shared_ptr<DraftModel> LoadDraftModel() {
     CudaTransformerOptions options = Float32();
     options.max_tokens = options.max_logits = 256;
     options.kv_cache_bytes = 128 << 20;
@@ -182,10 +183,7 @@ class CudaMixtureTest : public CudaExecutorTest,
     auto draft =
         DraftModel::Create(*std::move(blocking), *pool_, *std::move(sampler));
     EXPECT_OK(draft.status());
-    auto drafting =
-        DraftingExecutor::Create(std::move(steps), *std::move(draft));
-    EXPECT_OK(drafting.status());
-    return *std::move(drafting);
+    return *std::move(draft);
   }
 
   static DriveOptions DriveFor(const Mixture& mixture) {
@@ -286,7 +284,6 @@ TEST_P(CudaMixtureTest, RequestsTogetherGetWhatEachGetsAlone) {
   ASSERT_NE(device.steps, nullptr);
   const CudaExecutor& figures = *device.steps;
   std::shared_ptr<StepExecutor> steps = std::move(device.steps);
-  if (mixture.has_draft_model) steps = WithDraftModel(std::move(steps));
   const auto number =
       std::ranges::find(kMixtures, mixture.name, &Mixture::name) - kMixtures;
   const int seed = FromEnvironment("ESPALIER_MIXTURE_SEED", 1) * 100 +

@@ -218,7 +218,7 @@ TEST(CudaReportReaderTest, RunsOfPendingDraftsEndWithTheirTexts) {
         std::make_shared<const std::vector<TokenId>>(std::vector{5, 2, 6});
     std::vector<PendingDraft>& pending = draws.drafts.pending;
     pending.resize(2);
-    pending[0] = PendingDraft({tokens, tokens->data()}, 1, 3, nullptr);
+    pending[0] = PendingDraft({tokens, tokens->data()}, 1, 3);
     pending[0].EndAt(std::vector<TokenId>{2}, keeps_end);
     FakeReport report;
     const CudaAnswerPart part = report.Write({{0, 5, -1},

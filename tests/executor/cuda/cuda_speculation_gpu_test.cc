@@ -20,7 +20,6 @@
 #include "executor/cuda/cuda_blocking_model.h"
 #include "executor/cuda/draft/cuda_draft_sampler.h"
 #include "executor/host/draft_model.h"
-#include "executor/host/drafting_executor.h"
 #include "executor/host/model_executor.h"
 #include "tests/executor/cuda/cuda_executor_fixture.h"
 #include "tests/few_cases.h"
@@ -177,8 +176,7 @@ class CudaSpeculationTest
   }
 
   // The model drafts for itself, in calls of few tokens.
-  std::shared_ptr<StepExecutor> WithDraftModel(
-      std::shared_ptr<StepExecutor> steps) {
+  std::shared_ptr<DraftModel> LoadDraftModel() {
     CudaTransformerOptions options = Options();
     options.max_tokens = std::max(48, 2 * GetParam().max_draft_rows);
     options.max_logits = GetParam().max_draft_rows;
@@ -196,10 +194,7 @@ class CudaSpeculationTest
     }
     auto draft = DraftModel::Create(*std::move(model), *pool_, sampler);
     EXPECT_OK(draft.status());
-    auto drafting =
-        DraftingExecutor::Create(std::move(steps), *std::move(draft));
-    EXPECT_OK(drafting.status());
-    return *std::move(drafting);
+    return *std::move(draft);
   }
 
   // Greedy ones and samples, with texts that repeat; others that do not
@@ -287,20 +282,14 @@ class CudaSpeculationTest
   // Runs the requests on the host, with a draft model as on the device: the
   // sampled tokens depend on which steps have drafts.
   static Answers RunOnHost(const std::vector<Request>& requests) {
-    std::shared_ptr<StepExecutor> steps =
-        MakeExecutor(host_, *pool_, {.run_ahead = true});
+    ModelExecutorOptions options = {.run_ahead = true};
     if (GetParam().method == SpeculationMethod::kDraft) {
       auto loaded =
           TransformerModel::Load(SourcePath("models/en-fr"), {}, *pool_);
       EXPECT_OK(loaded.status());
-      auto draft = DraftModel::Create(*std::move(loaded), *pool_);
-      EXPECT_OK(draft.status());
-      auto drafting =
-          DraftingExecutor::Create(std::move(steps), *std::move(draft));
-      EXPECT_OK(drafting.status());
-      steps = *std::move(drafting);
+      options.draft_model = *std::move(loaded);
     }
-    return Run(*steps, requests);
+    return Run(*MakeExecutor(host_, *pool_, options), requests);
   }
 
   // Returns the expected answers to `requests`.
@@ -312,18 +301,19 @@ class CudaSpeculationTest
     return Run(steps, requests);
   }
 
-  std::shared_ptr<CudaDraftSampler> sampler_;  // set by WithDraftModel
+  std::shared_ptr<CudaDraftSampler> sampler_;  // set by LoadDraftModel
 };
 
 TEST_P(CudaSpeculationTest, TokensAreThoseOfPlainDecodingOrOfTheHost) {
-  OnDevice device = Load(Options());
+  CudaExecutorOptions executor;
+  if (GetParam().method == SpeculationMethod::kDraft) {
+    executor.draft_model = LoadDraftModel();
+  }
+  OnDevice device = Load(Options(), *device_, executor);
   ASSERT_NE(device.steps, nullptr);
   const CudaExecutor& figures = *device.steps;
   std::shared_ptr<StepExecutor> steps = std::move(device.steps);
   EXPECT_TRUE(steps->description().verifies_drafts);
-  if (GetParam().method == SpeculationMethod::kDraft) {
-    steps = WithDraftModel(std::move(steps));
-  }
   std::atomic<int> num_unverified = 0;
   steps =
       std::make_shared<UnverifiedCounter>(std::move(steps), &num_unverified);

@@ -1,5 +1,5 @@
 // Groups that go on with drafts, one call after the other. That their rows are
-// those of a planner that has read the answer, drafting_executor_test.cc shows.
+// those of a planner that has read the answer, drafts_ahead_test.cc shows.
 #include "executor/host/drafted_groups.h"
 
 #include <gmock/gmock.h>
@@ -206,14 +206,13 @@ TEST(DraftedGroupsTest, GroupsOfWrongAnswersAreForgotten) {
 struct VerifiedOnDevice {
   VerifiedOnDevice() : drafts(2) {
     for (int i = 0; i < 2; ++i) {
-      drafts[i].pending = PendingDraft({tokens, tokens->data()}, 1, 2, nullptr,
-                                       &verification, &verified[i]);
+      drafts[i].pending =
+          PendingDraft({tokens, tokens->data()}, 1, 2, &verified[i]);
     }
   }
 
   std::shared_ptr<std::vector<TokenId>> tokens =
       std::make_shared<std::vector<TokenId>>(2, 7);
-  DraftVerification verification;
   VerifiedDraft verified[2];
   std::vector<DraftedTokens> drafts;
 };

@@ -8,13 +8,13 @@
 #include <utility>
 #include <vector>
 
-#include "tests/executor/host/drafting_executor_fixture.h"
+#include "tests/executor/host/step_drafter_fixture.h"
 #include "tests/few_cases.h"
 
 namespace espalier::testing {
 namespace {
 
-class DraftsAheadTest : public DraftingExecutorTest {};
+class DraftsAheadTest : public StepDrafterTest {};
 
 // Samples with drafts are planned before the last result is read, beside
 // others; results are those of requests run alone.
@@ -38,23 +38,19 @@ TEST_F(DraftsAheadTest, SamplesThatDraftGoOnAheadOfAnswers) {
   EXPECT_GT(accepted.total(), Cases(1000, 200));
 }
 
-// Records the plans that reach the executor: a line for each selection with
+// Records the plans that reach the model: a line for each selection with
 // drafts, except near the end, where lengths depend on the planner.
-class PlanRecorder : public StepExecutor {
+class PlanRecorder : public ToyModel {
  public:
-  PlanRecorder(std::shared_ptr<StepExecutor> steps, int max_generated)
-      : steps_(std::move(steps)), max_generated_(max_generated) {}
+  explicit PlanRecorder(int max_generated)
+      : ToyModel(DraftedModel()), max_generated_(max_generated) {}
 
-  const ModelDescription& description() const override {
-    return steps_->description();
-  }
-  int max_plans_in_flight() const override { return 2; }
-  void Execute(StepPlan plan, Done done) override {
+  absl::Status Forward(const StepPlan& plan, std::span<float> logits) override {
     EXPECT_FALSE(DraftedGroups::HasContinuations(plan));
     for (const PlanSelection& selection : plan.selections) {
       if (!selection.drafts().empty()) Record(plan, selection);
     }
-    steps_->Execute(std::move(plan), std::move(done));
+    return ToyModel::Forward(plan, logits);
   }
 
   std::vector<std::string> lines;
@@ -89,7 +85,6 @@ class PlanRecorder : public StepExecutor {
     lines.push_back(line);
   }
 
-  const std::shared_ptr<StepExecutor> steps_;
   const int max_generated_;
 };
 
@@ -114,14 +109,9 @@ TEST_F(DraftsAheadTest, RowsAheadAreThoseOfAPlannerThatHasReadTheAnswer) {
       ASSERT_OK(ValidateRequest(steps_->description(), &request));
       std::vector<std::string> lines[2];
       for (const int num_in_flight : {1, 2}) {
-        const auto pool = MakePool(1);
-        const auto recorder = std::make_shared<PlanRecorder>(
-            *ModelExecutor::Create(std::make_shared<ToyModel>(DraftedModel()),
-                                   pool, {.run_ahead = true}),
-            60 - 3 * (num_tokens + 1));
-        const auto drafting = *DraftingExecutor::Create(
-            recorder, *DraftModel::Create(
-                          std::make_shared<ToyModel>(DraftedModel()), pool));
+        const auto recorder =
+            std::make_shared<PlanRecorder>(60 - 3 * (num_tokens + 1));
+        const auto drafting = MakeDrafting(recorder);
         DraftCounter counter(drafting.get());
         const Answers answers =
             Drive(counter, {request}, {.num_in_flight = num_in_flight});

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "exec_request/model.h"
-#include "executor/host/drafting_executor.h"
+#include "executor/host/draft_model.h"
 #include "executor/host/model_executor.h"
 #include "tests/batcher/text_statistics.h"
 #include "tests/executor/drive.h"
@@ -25,36 +25,12 @@
 namespace espalier::testing {
 namespace {
 
-// Place of the draft model: inside the executor; inside, with drafts requested
-// by separate plans; beside it; beside it, with steps planned before results
-// are read; or the last on a device, where drafts also start before results are
+// The executor that drafts: on the host; on the host, with steps planned before
+// results are read; or on a device, where drafts also start before results are
 // read.
-enum class Where { kInside, kApart, kBeside, kAhead, kOnDevice };
+enum class Where { kOnHost, kAhead, kOnDevice };
 
-// Changes plans on their way to an executor.
-class PlanChanger : public StepExecutor {
- public:
-  PlanChanger(std::shared_ptr<StepExecutor> steps,
-              std::function<void(StepPlan*)> change)
-      : steps_(std::move(steps)),
-        change_(std::move(change)),
-        description_(steps_->description()) {}
-
-  const ModelDescription& description() const override { return description_; }
-  void DraftApart() { description_.drafts_before_steps = false; }
-  void Execute(StepPlan plan, Done done) override {
-    change_(&plan);
-    steps_->Execute(std::move(plan), std::move(done));
-  }
-
- private:
-  const std::shared_ptr<StepExecutor> steps_;
-  const std::function<void(StepPlan*)> change_;
-  ModelDescription description_;
-};
-
-// Changes the plan of a step that the executor drafts for itself: after the
-// drafts, before they are judged.
+// Changes the plan of a step after the drafts, before they are judged.
 class FilledPlanChanger : public Model {
  public:
   FilledPlanChanger(std::shared_ptr<Model> model,
@@ -75,40 +51,27 @@ class FilledPlanChanger : public Model {
   const std::function<void(StepPlan*)> change_;
 };
 
-// `change` is applied to plans on their way to the executor; where it drafts
-// for the step that it runs, to the plan between drafts and verification.
+// `change` is applied to plans between drafts and verification.
 std::shared_ptr<StepExecutor> MakeExecutor(
     Where where, std::function<void(StepPlan*)> change = [](StepPlan*) {}) {
   const auto pool = *ThreadPool::Create(1);
-  if (where == Where::kInside || where == Where::kApart) {
-    const bool is_apart = where == Where::kApart;
-    std::shared_ptr<Model> model = MakeTextModel();
-    if (!is_apart) model = std::make_shared<FilledPlanChanger>(model, change);
-    auto inside = *ModelExecutor::Create(std::move(model), pool,
-                                         {.draft_model = MakeTextDraftModel()});
-    if (!is_apart) return inside;
-    auto apart =
-        std::make_shared<PlanChanger>(std::move(inside), std::move(change));
-    apart->DraftApart();
-    return apart;
+  const auto model =
+      std::make_shared<FilledPlanChanger>(MakeTextModel(), std::move(change));
+  if (where != Where::kOnDevice) {
+    return *ModelExecutor::Create(model, pool,
+                                  {.run_ahead = where == Where::kAhead,
+                                   .draft_model = MakeTextDraftModel()});
   }
-  const bool is_on_device = where == Where::kOnDevice;
-  std::shared_ptr<StepExecutor> steps = *ModelExecutor::Create(
-      MakeTextModel(), pool,
-      {.run_ahead = is_on_device || where == Where::kAhead});
-  steps = std::make_shared<PlanChanger>(std::move(steps), std::move(change));
   const std::shared_ptr<Model> draft_model = MakeTextDraftModel();
-  std::shared_ptr<DraftSampler> sampler;
-  if (is_on_device) {
-    const auto device = std::make_shared<ToyDevice>(0);
-    steps = std::make_shared<ToyDeviceExecutor>(device, std::move(steps));
-    sampler = std::make_shared<ToyDeviceSampler>(device, draft_model);
-  }
-  auto draft = *DraftModel::Create(draft_model, pool, sampler);
-  return *DraftingExecutor::Create(std::move(steps), std::move(draft));
+  const auto device = std::make_shared<ToyDevice>(0);
+  return std::make_shared<ToyDeviceExecutor>(
+      device, *ModelExecutor::Create(model, pool, {.run_ahead = true}),
+      *DraftModel::Create(
+          draft_model, pool,
+          std::make_shared<ToyDeviceSampler>(device, draft_model)));
 }
 
-TextCase RejectionCase(int num_tokens, Where where = Where::kBeside) {
+TextCase RejectionCase(int num_tokens, Where where = Where::kOnHost) {
   TextCase c;
   c.params.do_sample = true;
   c.params.ignore_eos = num_tokens % 2 == 1;
@@ -150,9 +113,9 @@ TEST_P(RejectionStatisticsTest, TextsAreDistributedAsTheModelHasThem) {
 TEST(RejectionTest, AcceptsMoreThanCoupledDrafts) {
   TextCase c = RejectionCase(8);
   c.num_texts = 1000;
-  const TextCounts rejection = CountTextsOn(*MakeExecutor(Where::kBeside), c);
+  const TextCounts rejection = CountTextsOn(*MakeExecutor(Where::kOnHost), c);
   c.params.speculate->mode = SpeculationMode::kCoupled;
-  const TextCounts coupled = CountTextsOn(*MakeExecutor(Where::kBeside), c);
+  const TextCounts coupled = CountTextsOn(*MakeExecutor(Where::kOnHost), c);
   EXPECT_GT(1.0 * rejection.num_accepted / rejection.num_drafted,
             1.02 * coupled.num_accepted / coupled.num_drafted);
 }
@@ -211,15 +174,12 @@ TEST(RejectionTest, EveryPlantedFaultIsSeen) {
     const ExecutorFault& fault;
     std::function<void(StepPlan*)> change = [](StepPlan*) {};
   } cases[] = {
-      {"accepts all", Where::kInside, accepts},
-      {"accepts all, beside", Where::kBeside, accepts},
-      {"logits of another row, inside", Where::kInside, none, ShiftDraftLogits},
-      {"logits of another row, apart", Where::kApart, none, ShiftDraftLogits},
-      {"logits of another row, beside", Where::kBeside, none, ShiftDraftLogits},
+      {"accepts all", Where::kOnHost, accepts},
+      {"logits of another row", Where::kOnHost, none, ShiftDraftLogits},
       {"logits of another row, ahead", Where::kAhead, none, ShiftDraftLogits},
       {"logits of another row, on a device", Where::kOnDevice, none,
        ShiftDraftLogits},
-      {"drawn from other logits", Where::kInside, hotter}};
+      {"drawn from other logits", Where::kOnHost, hotter}};
   for (const auto& [name, where, fault, change] : cases) {
     // Each needs all texts to be seen.
     if (FewCases() && name != cases[0].name) break;
@@ -232,17 +192,12 @@ TEST(RejectionTest, EveryPlantedFaultIsSeen) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, RejectionStatisticsTest,
-                         ::testing::Values(Where::kInside, Where::kApart,
-                                           Where::kBeside, Where::kAhead,
+                         ::testing::Values(Where::kOnHost, Where::kAhead,
                                            Where::kOnDevice),
                          [](const auto& test) {
                            switch (test.param) {
-                             case Where::kInside:
-                               return "Inside";
-                             case Where::kApart:
-                               return "Apart";
-                             case Where::kBeside:
-                               return "Beside";
+                             case Where::kOnHost:
+                               return "OnHost";
                              case Where::kAhead:
                                return "Ahead";
                              case Where::kOnDevice:

@@ -101,7 +101,6 @@ struct ToyDeviceSampler::Run {
   std::vector<std::vector<float>> logits;    // as well
   std::vector<VerifiedDraft> verified;       // as well
   std::promise<void> drawn;
-  DraftVerification verification;
   absl::Status status = absl::OkStatus();
 
   void Draw(Model* model, int* num_with_two);
@@ -171,11 +170,7 @@ ToyDeviceSampler::Enqueue(const StepPlan& plan,
   run->plan = plan;
   const size_t vocab_size = model_->description().vocab_size;
   for (const DraftSequence* const sequence : sequences) {
-    DraftVerification* const before = sequence->verified_before.verification();
-    if (before != nullptr) {
-      ++num_unread_;
-      if (!before->Wait().has_value()) break;  // they are the last
-    }
+    if (!sequence->verified_before.empty()) ++num_unread_;
     run->sequences.push_back(*sequence);
     run->tokens.emplace_back(sequence->num_tokens, 1000);
     run->logits.emplace_back(sequence->num_tokens * vocab_size);
@@ -213,7 +208,7 @@ absl::StatusOr<std::vector<SampledDraft>> ToyDeviceSampler::Start(
   for (size_t i = 0; i < run->sequences.size(); ++i) {
     drafts[i].pending =
         PendingDraft({run, run->tokens[i].data()}, 1, sequences[i]->num_tokens,
-                     nullptr, &run->verification, &run->verified[i]);
+                     &run->verified[i]);
     if (!NeedsDraftLogits(*sequences[i]->params)) continue;
     drafts[i].logits = {
         std::shared_ptr<const float>(run, run->logits[i].data()),
@@ -319,47 +314,76 @@ void SayVerified(const std::vector<Unknown>& all, StepResult* result) {
 
 }  // namespace
 
+struct ToyDeviceExecutor::InFlight {
+  StepPlan plan;
+  Done done;
+  StepDrafter::Step drafts;
+  std::promise<absl::StatusOr<StepResult>> ended;
+};
+
 ToyDeviceExecutor::ToyDeviceExecutor(std::shared_ptr<ToyDevice> device,
                                      std::shared_ptr<StepExecutor> steps,
+                                     std::shared_ptr<DraftModel> draft,
                                      std::function<bool(int)> fails,
                                      std::shared_ptr<std::atomic<bool>> failing)
     : device_(std::move(device)),
       steps_(std::move(steps)),
       fails_(std::move(fails)),
       failing_(std::move(failing)),
-      description_(steps_->description()) {
-  description_.verifies_pending_drafts = true;
-  description_.follows_pending_drafts = true;
+      description_(steps_->description()),
+      drafter_(draft, description_.page_size, /*may_pend=*/true) {
+  description_.max_draft_context = draft->max_tokens();
 }
 
 ToyDeviceExecutor::~ToyDeviceExecutor() {
-  std::promise<void> ended;
-  device_->Enqueue([&] { ended.set_value(); });
-  ended.get_future().wait();
+  const auto await = [](ToyDevice& thread) {
+    std::promise<void> ended;
+    thread.Enqueue([&] { ended.set_value(); });
+    ended.get_future().wait();
+  };
+  await(launch_thread_);  // all plans are launched
+  await(*device_);        // and have run
+  await(launch_thread_);  // and are answered
 }
 
 void ToyDeviceExecutor::Execute(StepPlan plan, Done done) {
+  const auto started = std::make_shared<InFlight>();
+  started->plan = std::move(plan);
+  started->done = std::move(done);
+  launch_thread_.Enqueue([this, started] { Launch(started); });
+}
+
+void ToyDeviceExecutor::Launch(const std::shared_ptr<InFlight>& started) {
+  if (drafter_.MustWait(started->plan)) Read(unread_.size());
+  drafter_.Begin(&started->plan, &started->drafts);
+  unread_.push_back(started);
   const bool fails = fails_(num_steps_++);
-  if (!fails || num_steps_ % 2 == 0) {
-    for (const PlanSelection& selection : plan.selections) {
-      const DrawSelection* const draws = selection.as_draws();
-      if (draws == nullptr) continue;
-      for (const PendingDraft& draft : draws->drafts.pending) {
-        if (draft.verification() != nullptr) draft.verification()->Set(nullptr);
-      }
-    }
-  }
-  const auto shared = std::make_shared<StepPlan>(std::move(plan));
-  device_->Enqueue([this, shared, fails, done = std::move(done)] {
+  device_->Enqueue([this, started, fails] {
     const std::vector<Unknown> unknown =
-        FillIn(description_.page_size, shared.get());
+        FillIn(description_.page_size, &started->plan);
     // The executor has to see it: it forgets all groups then.
     if (failing_ != nullptr) *failing_ = fails;
-    absl::StatusOr<StepResult> result = RunPlan(*steps_, std::move(*shared));
+    absl::StatusOr<StepResult> result =
+        RunPlan(*steps_, std::move(started->plan));
     if (result.ok()) SayVerified(unknown, &*result);
-    *shared = {};
-    done(std::move(result));
+    started->ended.set_value(std::move(result));
+    launch_thread_.Enqueue([this, started] {
+      if (!unread_.empty() && unread_.front() == started) Read(1);
+    });
   });
+  if (fails && num_steps_ % 2 != 0) Read(unread_.size());
+  drafter_.DraftForLater(&started->drafts);
+}
+
+void ToyDeviceExecutor::Read(size_t count) {
+  for (; count > 0; --count) {
+    const std::shared_ptr<InFlight> next = std::move(unread_.front());
+    unread_.pop_front();
+    absl::StatusOr<StepResult> result = next->ended.get_future().get();
+    next->plan = {};
+    drafter_.End(&next->drafts, &result);
+    next->done(std::move(result));
+  }
 }
 
 }  // namespace espalier::testing

@@ -19,6 +19,7 @@
 #include "exec_request/draft_sampler.h"
 #include "exec_request/model.h"
 #include "exec_request/step_executor.h"
+#include "executor/host/step_drafter.h"
 
 namespace espalier::testing {
 
@@ -65,6 +66,7 @@ class ToyDeviceSampler : public DraftSampler {
   int max_row_tokens() const override { return 2; }
   int max_draft_tokens() const override { return 8; }
   bool follows_verification() const override { return true; }
+  void* stream() const override { return device_.get(); }
   absl::StatusOr<std::vector<SampledDraft>> Sample(
       const StepPlan& plan,
       std::span<const DraftSequence* const> sequences) override;
@@ -90,14 +92,17 @@ class ToyDeviceSampler : public DraftSampler {
   int num_with_two_ = 0;  // counted on the device
 };
 
-// Runs the steps of `steps` on the device.
+// Runs the steps of `steps` on the device, with drafts of `draft`, which
+// samples there: a thread launches drafts and steps, and reads results, as that
+// of a CudaExecutor does.
 class ToyDeviceExecutor : public StepExecutor {
  public:
-  //   fails    whether a step fails, by its number: half of those that do are
-  //            never on the device
+  //   fails    whether a step fails, by its number: half of those that do fail
+  //            when they are launched
   //   failing  what the model of `steps` fails by, meanwhile; null: none does
   ToyDeviceExecutor(
       std::shared_ptr<ToyDevice> device, std::shared_ptr<StepExecutor> steps,
+      std::shared_ptr<DraftModel> draft,
       std::function<bool(int)> fails = [](int) { return false; },
       std::shared_ptr<std::atomic<bool>> failing = nullptr);
   ~ToyDeviceExecutor() override;  // its plans are answered
@@ -107,12 +112,24 @@ class ToyDeviceExecutor : public StepExecutor {
   void Execute(StepPlan plan, Done done) override;
 
  private:
+  struct InFlight;
+
+  void Launch(const std::shared_ptr<InFlight>& started);
+  // Waits for the first `count` unread results, and answers their plans.
+  void Read(size_t count);
+
   const std::shared_ptr<ToyDevice> device_;
   const std::shared_ptr<StepExecutor> steps_;
   const std::function<bool(int)> fails_;
   const std::shared_ptr<std::atomic<bool>> failing_;
   ModelDescription description_;
+
+  // Used on the launch thread.
+  StepDrafter drafter_;
+  std::deque<std::shared_ptr<InFlight>> unread_;
   int num_steps_ = 0;
+
+  ToyDevice launch_thread_{0};
 };
 
 }  // namespace espalier::testing

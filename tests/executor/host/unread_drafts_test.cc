@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/executor/host/drafting_executor_fixture.h"
+#include "tests/executor/host/step_drafter_fixture.h"
 #include "tests/executor/host/toy_device.h"
 #include "tests/few_cases.h"
 
@@ -53,18 +53,17 @@ struct OnToyDevice {
         std::make_shared<ModelThatMayFail>(
             std::make_shared<ToyModel>(DraftedModel()), failing),
         pool, {.run_ahead = true});
-    steps = *DraftingExecutor::Create(
-        std::make_shared<ToyDeviceExecutor>(device, std::move(inner),
-                                            std::move(fails), failing),
-        *DraftModel::Create(draft, pool, sampler));
+    steps = std::make_shared<ToyDeviceExecutor>(
+        device, std::move(inner), *DraftModel::Create(draft, pool, sampler),
+        std::move(fails), failing);
   }
 
   std::shared_ptr<ToyDevice> device;
   std::shared_ptr<ToyDeviceSampler> sampler;
-  std::shared_ptr<DraftingExecutor> steps;
+  std::shared_ptr<StepExecutor> steps;
 };
 
-class UnreadDraftsTest : public DraftingExecutorTest {
+class UnreadDraftsTest : public StepDrafterTest {
  protected:
   std::vector<Request> Samples(int count, uint32_t seed) {
     std::vector<Request> requests = AnyRequests(count, seed);

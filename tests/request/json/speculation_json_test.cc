@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -91,7 +92,7 @@ TEST(SpeculationJsonTest, BeamsThatAreDrawnOrDiverseDoNotSpeculate) {
 
 TEST(SpeculationJsonTest, ADraftModelIsNeededToDraftWithIt) {
   ModelDescription model = EnFr();
-  model.has_draft_model = true;
+  model.max_draft_context = std::numeric_limits<int>::max();
   Request request{{1, 4}, {}};
   request.params.speculate = {SpeculationMethod::kDraft};
   EXPECT_OK(ValidateRequest(model, &request));

@@ -296,8 +296,7 @@ TEST_F(CudaStepBuilderDraftsTest, DraftsThatAreDrawnMeanwhileHaveTheirPlaces) {
     std::vector<PendingDraft>& pending = selection.EditDraws().drafts.pending;
     pending.resize(3);
     for (const int row : {0, 2}) {
-      pending[row] =
-          PendingDraft({tokens, tokens->data() + row}, 10, 4, nullptr);
+      pending[row] = PendingDraft({tokens, tokens->data() + row}, 10, 4);
     }
     const absl::StatusOr<CudaStep> step = Build(absl::OkStatus());
     ASSERT_OK(step.status());
@@ -316,7 +315,6 @@ TEST_F(CudaStepBuilderDraftsTest, DraftsThatAreDrawnMeanwhileHaveTheirPlaces) {
 TEST_F(CudaStepBuilderDraftsTest, RowsThatDoNotWaitHaveTheirPlaces) {
   const auto tokens = std::make_shared<const std::vector<TokenId>>(99, 5);
   VerifiedDraft verified[3];
-  DraftVerification verification;
   auto coupled = std::make_shared<SelectionParams>();
   coupled->verify_mode = VerifyMode::kCoupled;
   for (const bool is_coupled : {false, true}) {
@@ -325,8 +323,7 @@ TEST_F(CudaStepBuilderDraftsTest, RowsThatDoNotWaitHaveTheirPlaces) {
     PlanSelection& selection = AddDrafted(1, 3, {});
     if (is_coupled) selection.params = coupled;
     for (int row = 0; row < 3; ++row) {
-      const PendingDraft draft({tokens, tokens->data()}, 10, 4, nullptr,
-                               &verification, &verified[row]);
+      const PendingDraft draft({tokens, tokens->data()}, 10, 4, &verified[row]);
       SampleDrafts& drafts = selection.EditDraws().drafts;
       drafts.pending.push_back(draft);
       drafts.verified_before.push_back(draft);

@@ -1,4 +1,4 @@
-// Fixture of the tests of DraftingExecutor: a toy model that drafts for itself,
+// Fixture of the tests of StepDrafter: a toy model that drafts for itself,
 // the requests of a test, and counters of drafts in plans.
 #pragma once
 
@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "executor/host/drafting_executor.h"
 #include "executor/host/model_executor.h"
 #include "request/request.h"
 #include "tests/batcher/toy_requests.h"
@@ -29,22 +28,20 @@ inline ToyModelOptions DraftedModel() {
   return options;
 }
 
-class DraftingExecutorTest : public ::testing::Test {
- protected:
-  DraftingExecutorTest() {
-    const auto pool = MakePool(1);
-    auto steps = ModelExecutor::Create(
-        std::make_shared<ToyModel>(DraftedModel()), pool, {.run_ahead = true});
-    EXPECT_OK(steps.status());
-    auto draft =
-        DraftModel::Create(std::make_shared<ToyModel>(DraftedModel()), pool);
-    EXPECT_OK(draft.status());
-    auto drafting =
-        DraftingExecutor::Create(*std::move(steps), *std::move(draft));
-    EXPECT_OK(drafting.status());
-    steps_ = *std::move(drafting);
-  }
+// An executor of `model` that runs ahead, for which `draft_model` drafts.
+inline std::shared_ptr<ModelExecutor> MakeDrafting(
+    std::shared_ptr<Model> model = std::make_shared<ToyModel>(DraftedModel()),
+    std::shared_ptr<Model> draft_model =
+        std::make_shared<ToyModel>(DraftedModel())) {
+  auto steps = ModelExecutor::Create(
+      std::move(model), MakePool(1),
+      {.run_ahead = true, .draft_model = std::move(draft_model)});
+  EXPECT_OK(steps.status());
+  return *std::move(steps);
+}
 
+class StepDrafterTest : public ::testing::Test {
+ protected:
   std::vector<Request> AnyRequests(int count, uint32_t seed) const {
     std::vector<Request> requests =
         RandomRequests(count, seed, steps_->description());
@@ -69,7 +66,7 @@ class DraftingExecutorTest : public ::testing::Test {
     }
   }
 
-  std::shared_ptr<DraftingExecutor> steps_;
+  std::shared_ptr<StepExecutor> steps_ = MakeDrafting();
 };
 
 // Accepted tokens of drafts, by method.

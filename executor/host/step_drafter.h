@@ -1,0 +1,92 @@
+// StepDrafter: makes the drafts of an executor's steps with a draft model. A
+// plan asks for drafts (StepPlan::drafting); the executor calls Begin() right
+// before the step that verifies them, on the thread that runs its steps:
+//
+//   StepDrafter::Step drafts;
+//   drafter.Begin(&plan, &drafts);   // the plan's rows now have their drafts
+//   ... run the plan ...
+//   drafter.DraftForLater(&drafts);  // for a search, whose next plan verifies
+//   drafter.End(&drafts, &result);   // the result of the planner's plan
+//
+// A continuation with drafts (ContinuedDrafts) becomes rows in Begin()
+// (drafted_groups.h). It needs the results of earlier plans, except on a device
+// that feeds the unread results of one plan to the next: MustWait() tells.
+//
+// Thread safety: one thread at a time.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "exec_request/step_plan.h"
+#include "executor/host/draft_model.h"
+#include "executor/host/drafted_groups.h"
+
+namespace espalier {
+
+class StepDrafter {
+ public:
+  // The drafts of a plan, from Begin() to End(). It must not move between.
+  class Step {
+   private:
+    friend class StepDrafter;
+    DraftedGroups::Asked asked_;
+    std::vector<DraftedTokens> drafts_;  // [drafting of the expanded plan]
+    absl::Duration time_;
+    int num_rows_ = 0;
+    absl::Status status_ = absl::OkStatus();
+    // The sequences that a later plan verifies, with what a draft model reads
+    // of a plan beside them.
+    std::optional<StepPlan> later_;
+  };
+
+  //   may_pend  drafts may be pending when Begin() returns
+  //             (exec_request/pending_draft.h)
+  StepDrafter(std::shared_ptr<DraftModel> model, int page_size,
+              bool may_pend = false)
+      : model_(std::move(model)), page_size_(page_size), may_pend_(may_pend) {}
+
+  const DraftModel& model() const { return *model_; }
+
+  // True if Begin() needs results: End() must be called for all earlier plans.
+  bool MustWait(const StepPlan& plan) const;
+
+  // Makes the plan one that a model without drafts can run: expands
+  // continuations with drafts, drafts, inserts the drafts, and clears
+  // plan->drafting. If the draft model fails, there are no drafts, and End()
+  // reports why. Throws std::bad_alloc; then the plan must not run, and End()
+  // gets an error.
+  // REQUIRES: !MustWait(*plan).
+  void Begin(StepPlan* plan, Step* step);
+
+  // Drafts for the sequences that a later plan verifies. Separate, so that a
+  // device can run the plan meanwhile.
+  void DraftForLater(Step* step);
+
+  // Converts the result of the plan that ran to that of the planner's plan. Is
+  // called for every plan, in their order, also for those that failed.
+  void End(Step* step, absl::StatusOr<StepResult>* result);
+
+  // For tests: groups that have state here.
+  int num_groups() const { return groups_.num_groups(); }
+
+ private:
+  void Draft(const StepPlan& plan, Step* step);
+  bool CanFollow(const StepPlan& plan) const;
+  static DraftedGroups::Unread Unread(const Step& step) {
+    return {&step.asked_, step.drafts_};
+  }
+
+  const std::shared_ptr<DraftModel> model_;
+  const int page_size_;
+  const bool may_pend_;
+  DraftedGroups groups_;
+  std::deque<const Step*> running_;  // begun and not ended
+};
+
+}  // namespace espalier

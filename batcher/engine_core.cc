@@ -10,7 +10,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "batcher/answer.h"
-#include "exec_request/execute_once.h"
+#include "batcher/execute_once.h"
 
 namespace espalier {
 namespace {

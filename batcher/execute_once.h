@@ -1,6 +1,4 @@
-// ExecuteOnce: starts a step on an executor that may break its contract. Used
-// by the engine, and by an executor that wraps another one
-// (drafting_executor.h).
+// ExecuteOnce: starts a step on an executor that may break its contract.
 #pragma once
 
 #include "exec_request/step_executor.h"

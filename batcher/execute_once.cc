@@ -1,4 +1,4 @@
-#include "exec_request/execute_once.h"
+#include "batcher/execute_once.h"
 
 #include <atomic>
 #include <exception>

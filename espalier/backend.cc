@@ -8,7 +8,7 @@
 #include "base/shown_bytes.h"
 #include "base/status.h"
 #include "espalier/model_text.h"
-#include "executor/host/draft_model.h"
+#include "executor/drafts/draft_model.h"
 #include "model/model_directory.h"
 #include "model/transformer_config.h"
 

@@ -11,7 +11,7 @@
 #include "executor/cuda/cuda_blocking_model.h"
 #include "executor/cuda/cuda_executor.h"
 #include "executor/cuda/draft/cuda_draft_sampler.h"
-#include "executor/host/draft_model.h"
+#include "executor/drafts/draft_model.h"
 #include "kernels/matmul/cuda_matmul_tuning.h"
 #include "model/cuda/cuda_transformer.h"
 

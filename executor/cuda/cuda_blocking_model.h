@@ -2,7 +2,7 @@
 // Model, one plan at a time. It sends a plan's arrays to the device, runs the
 // model, copies the logits to the host and waits for them. It serves draft
 // models, because the host chooses tokens between their steps
-// (executor/host/draft_model.h). Requests run on CudaExecutor instead.
+// (executor/drafts/draft_model.h). Requests run on CudaExecutor instead.
 //
 // Cost: the host waits for each call of the model, which copies 4 * vocab_size
 // bytes to the host for each row of logits.

@@ -24,7 +24,7 @@
 #include "executor/cuda/step/cuda_step_builder.h"
 #include "executor/cuda/transfer/cuda_delta.h"
 #include "executor/cuda/transfer/cuda_delta_buffer.h"
-#include "executor/host/step_drafter.h"
+#include "executor/drafts/step_drafter.h"
 #include "kernels/kv_cache/cuda_cache_engine.h"
 #include "pages/page_table.h"
 

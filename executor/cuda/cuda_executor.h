@@ -18,7 +18,7 @@
 //
 // With a draft model, drafts are part of a step: the same thread enqueues the
 // draft model's steps and the step that verifies them on one stream
-// (executor/host/step_drafter.h).
+// (executor/drafts/step_drafter.h).
 //
 // With an encoder (docs/step.md, "Sources"), steps that feed sources first run
 // the encoder in separate calls (executor/cuda/step/cuda_source_reader.h). The

@@ -12,7 +12,7 @@
 #include "batcher/engine.h"
 #include "batcher/scheduler/scheduler.h"
 #include "beam/pages/group_pages.h"
-#include "executor/host/draft_model.h"
+#include "executor/drafts/draft_model.h"
 #include "executor/host/model_executor.h"
 #include "model/transformer_model.h"
 #include "tests/batcher/generate_all.h"

@@ -12,7 +12,7 @@
 
 #include "batcher/prometheus_text.h"
 #include "batcher/scheduler/scheduler.h"
-#include "executor/host/draft_model.h"
+#include "executor/drafts/draft_model.h"
 #include "tests/batcher/blended_model.h"
 #include "tests/batcher/toy_requests.h"
 #include "tests/prometheus_checker.h"

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "batcher/scheduler/scheduler.h"
-#include "executor/host/draft_model.h"
+#include "executor/drafts/draft_model.h"
 #include "tests/batcher/blended_model.h"
 #include "tests/batcher/toy_requests.h"
 #include "tests/few_cases.h"

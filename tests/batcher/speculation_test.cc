@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "batcher/scheduler/scheduler.h"
-#include "executor/host/draft_model.h"
+#include "executor/drafts/draft_model.h"
 #include "tests/batcher/toy_requests.h"
 #include "tests/few_cases.h"
 #include "tests/status_matchers.h"

@@ -12,7 +12,7 @@
 #include "batcher/scheduler/scheduler.h"
 #include "beam/strategy/selection_options.h"
 #include "exec_request/fill_drafts.h"
-#include "executor/host/draft_model.h"
+#include "executor/drafts/draft_model.h"
 #include "executor/host/select_all.h"
 #include "kernels/sample/sample.h"
 #include "tests/batcher/blended_model.h"

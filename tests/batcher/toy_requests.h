@@ -9,9 +9,9 @@
 
 #include "absl/status/statusor.h"
 #include "batcher/scheduler/scheduler.h"
-#include "executor/host/draft_model.h"
+#include "executor/drafts/draft_model.h"
 #include "executor/host/persistent_groups.h"
-#include "executor/host/step_drafter.h"
+#include "executor/drafts/step_drafter.h"
 #include "request/request.h"
 #include "tests/toy_model.h"
 #include "text/tokenizer/tokenizer.h"

@@ -21,7 +21,7 @@
 #include "base/thread_pool.h"
 #include "batcher/scheduler/scheduler.h"
 #include "batcher/scheduler/turn.h"
-#include "executor/host/draft_model.h"
+#include "executor/drafts/draft_model.h"
 #include "executor/host/persistent_groups.h"
 #include "tests/sim/best_so_far.h"
 #include "tests/sim/sim_case.h"

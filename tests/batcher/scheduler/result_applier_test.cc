@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "executor/host/draft_model.h"
+#include "executor/drafts/draft_model.h"
 #include "tests/batcher/scheduler/scheduler_parts.h"
 #include "tests/few_cases.h"
 

@@ -28,7 +28,7 @@
 #include "beam/prepared_request.h"
 #include "executor/cuda/cuda_blocking_model.h"
 #include "executor/cuda/draft/cuda_draft_sampler.h"
-#include "executor/host/draft_model.h"
+#include "executor/drafts/draft_model.h"
 #include "tests/executor/answer_comparison.h"
 #include "tests/executor/answer_log.h"
 #include "tests/executor/cuda/cuda_executor_fixture.h"

@@ -19,7 +19,7 @@
 
 #include "executor/cuda/cuda_blocking_model.h"
 #include "executor/cuda/draft/cuda_draft_sampler.h"
-#include "executor/host/draft_model.h"
+#include "executor/drafts/draft_model.h"
 #include "executor/host/model_executor.h"
 #include "tests/executor/cuda/cuda_executor_fixture.h"
 #include "tests/few_cases.h"

@@ -1,4 +1,4 @@
-#include "executor/host/draft_sequences.h"
+#include "executor/drafts/draft_sequences.h"
 
 #include <algorithm>
 #include <iterator>

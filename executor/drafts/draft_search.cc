@@ -1,4 +1,4 @@
-#include "executor/host/draft_search.h"
+#include "executor/drafts/draft_search.h"
 
 #include <algorithm>
 #include <utility>

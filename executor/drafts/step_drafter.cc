@@ -1,4 +1,4 @@
-#include "executor/host/step_drafter.h"
+#include "executor/drafts/step_drafter.h"
 
 #include <algorithm>
 
@@ -6,7 +6,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "exec_request/fill_drafts.h"
-#include "executor/host/catch_model_errors.h"
+#include "executor/drafts/catch_model_errors.h"
 
 namespace espalier {
 namespace {

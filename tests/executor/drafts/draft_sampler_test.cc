@@ -14,11 +14,11 @@
 
 #include "base/page_count.h"
 #include "base/status.h"
-#include "executor/host/draft_model.h"
+#include "executor/drafts/draft_model.h"
 #include "kernels/verify/verify.h"
 #include "pages/page_table.h"
 #include "tests/executor/growing_texts.h"
-#include "tests/executor/host/toy_device.h"
+#include "tests/executor/drafts/toy_device.h"
 #include "tests/few_cases.h"
 #include "tests/status_matchers.h"
 #include "tests/toy_model.h"

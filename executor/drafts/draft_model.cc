@@ -1,4 +1,4 @@
-#include "executor/host/draft_model.h"
+#include "executor/drafts/draft_model.h"
 
 #include <algorithm>
 #include <cstddef>

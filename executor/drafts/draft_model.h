@@ -44,9 +44,9 @@
 #include "exec_request/draft_sampler.h"
 #include "exec_request/model.h"
 #include "exec_request/step_plan.h"
-#include "executor/host/draft_search.h"
-#include "executor/host/draft_sequences.h"
-#include "executor/host/draft_text.h"
+#include "executor/drafts/draft_search.h"
+#include "executor/drafts/draft_sequences.h"
+#include "executor/drafts/draft_text.h"
 
 namespace espalier {
 

@@ -1,7 +1,7 @@
 // A draft model that is far behind catches up in chunks: none of its steps
 // exceeds the plan's limits, and once it has caught up, its drafts are those of
 // a model that was fed at once.
-#include "executor/host/draft_model.h"
+#include "executor/drafts/draft_model.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

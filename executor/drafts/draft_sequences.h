@@ -28,7 +28,7 @@
 #include "base/ids.h"
 #include "base/page_copy.h"
 #include "exec_request/step_plan.h"
-#include "executor/host/draft_text.h"
+#include "executor/drafts/draft_text.h"
 #include "pages/page_pool.h"
 #include "pages/page_table.h"
 

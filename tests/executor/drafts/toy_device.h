@@ -19,7 +19,7 @@
 #include "exec_request/draft_sampler.h"
 #include "exec_request/model.h"
 #include "exec_request/step_executor.h"
-#include "executor/host/step_drafter.h"
+#include "executor/drafts/step_drafter.h"
 
 namespace espalier::testing {
 

@@ -1,5 +1,5 @@
 // State of sequences between runs, and eviction of their pages.
-#include "executor/host/draft_sequences.h"
+#include "executor/drafts/draft_sequences.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

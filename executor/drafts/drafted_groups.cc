@@ -1,4 +1,4 @@
-#include "executor/host/drafted_groups.h"
+#include "executor/drafts/drafted_groups.h"
 
 #include <algorithm>
 #include <span>

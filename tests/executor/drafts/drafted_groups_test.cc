@@ -1,6 +1,6 @@
 // Groups that go on with drafts, one call after the other. That their rows are
 // those of a planner that has read the answer, drafts_ahead_test.cc shows.
-#include "executor/host/drafted_groups.h"
+#include "executor/drafts/drafted_groups.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "tests/executor/host/toy_device.h"
+#include "tests/executor/drafts/toy_device.h"
 
 #include <algorithm>
 #include <chrono>

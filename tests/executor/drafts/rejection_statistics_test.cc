@@ -13,11 +13,11 @@
 #include <vector>
 
 #include "exec_request/model.h"
-#include "executor/host/draft_model.h"
+#include "executor/drafts/draft_model.h"
 #include "executor/host/model_executor.h"
 #include "tests/batcher/text_statistics.h"
 #include "tests/executor/drive.h"
-#include "tests/executor/host/toy_device.h"
+#include "tests/executor/drafts/toy_device.h"
 #include "tests/few_cases.h"
 #include "tests/p_value.h"
 #include "tests/status_matchers.h"

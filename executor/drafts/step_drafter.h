@@ -24,8 +24,8 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "exec_request/step_plan.h"
-#include "executor/host/draft_model.h"
-#include "executor/host/drafted_groups.h"
+#include "executor/drafts/draft_model.h"
+#include "executor/drafts/drafted_groups.h"
 
 namespace espalier {
 

@@ -1,6 +1,6 @@
 // An executor with a draft model: random requests of every kind are answered as
 // each is alone and without drafts, and answers come in order.
-#include "executor/host/step_drafter.h"
+#include "executor/drafts/step_drafter.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@
 #include "request/request.h"
 #include "tests/batcher/toy_requests.h"
 #include "tests/executor/drive.h"
-#include "tests/executor/host/step_drafter_fixture.h"
+#include "tests/executor/drafts/step_drafter_fixture.h"
 #include "tests/few_cases.h"
 #include "tests/status_matchers.h"
 #include "tests/toy_model.h"

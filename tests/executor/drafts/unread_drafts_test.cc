@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include "tests/executor/host/step_drafter_fixture.h"
-#include "tests/executor/host/toy_device.h"
+#include "tests/executor/drafts/step_drafter_fixture.h"
+#include "tests/executor/drafts/toy_device.h"
 #include "tests/few_cases.h"
 
 namespace espalier::testing {

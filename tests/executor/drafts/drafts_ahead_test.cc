@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/executor/host/step_drafter_fixture.h"
+#include "tests/executor/drafts/step_drafter_fixture.h"
 #include "tests/few_cases.h"
 
 namespace espalier::testing {

@@ -55,9 +55,8 @@ int GroupSpeculation::NumWaitsToDraft() const {
 
 bool GroupSpeculation::CanVerifyAhead() const {
   if (!strategy().supports_async_scheduling()) return false;
-  // A draft model drafted for the running step, for each of its rows.
-  const bool has_all = drafts_.is_waiting() && in_flight_.has_all();
-  if (in_flight_.num_running() == 0 && !has_all) return false;
+  // A draft model drafts in the running step, for each of its rows.
+  if (!in_flight_.all_are_made_in_step()) return false;
   for (int rank = 0; rank < pages_->num_sequences(); ++rank) {
     const int num_left = strategy().max_draft_tokens(rank);
     if (num_left < in_flight_.MaxAccepted(rank) + 2) return false;
@@ -217,16 +216,15 @@ absl::Status GroupSpeculation::PlanDrafted(const DraftChoice& choice,
   const int selection_idx = static_cast<int>(plan->selections.size());
   RETURN_IF_ERROR(
       PlanDrafts(std::move(drafts), *std::ranges::max_element(counts), plan));
+  in_flight_.Feed({});
+  in_flight_.FeedLater(counts);
   const PlanSelection& selection = plan->selections[selection_idx];
-  std::vector<RequestedDraft> asked;
   for (int rank = 0; rank < pages_->num_sequences(); ++rank) {
     if (counts[rank] == 0) continue;
     plan->drafting.push_back(DraftOf(rank, counts[rank], selection));
     plan->drafting.back().verified_by = {
         .plan_row = first_row + rank, .selection = selection_idx, .rank = rank};
-    asked.push_back({rank, counts[rank]});
   }
-  drafts_.OnAsk(std::move(asked));
   return absl::OkStatus();
 }
 
@@ -234,37 +232,20 @@ absl::Status GroupSpeculation::TakeDrafts(std::span<DraftedTokens> drafts,
                                           int vocab_size) {
   RETURN_IF_ERROR(drafts_.Validate(drafts, vocab_size));
   drafts_.Take(drafts);
-  if (!in_flight_.drafted().empty()) TakeDraftsOfStep();
   return absl::OkStatus();
-}
-
-// Truncates pages, which were planned for the requested number of tokens.
-void GroupSpeculation::TakeDraftsOfStep() {
-  const std::vector<std::vector<TokenId>> planned = in_flight_.drafted();
-  in_flight_.Feed(drafts_.TakeForStep(static_cast<int>(planned.size())));
-  if (pages_->is_preempted()) return;
-  for (int rank = 0; rank < std::ssize(planned); ++rank) {
-    const int num_missing = static_cast<int>(planned[rank].size() -
-                                             in_flight_.drafted()[rank].size());
-    if (num_missing == 0) continue;
-    pages_->Truncate(rank, pages_->sequence(rank).num_tokens() - num_missing);
-  }
 }
 
 absl::Status GroupSpeculation::ValidateResult(const SelectionResult& result,
                                               int vocab_size) {
   const int num_sequences = pages_->num_sequences();
-  const bool were_ahead = in_flight_.num_running() > 0;
-  if (were_ahead) {
-    RETURN_IF_ERROR(in_flight_.CheckNumDrafted(result, num_sequences));
-  }
+  RETURN_IF_ERROR(in_flight_.CheckNumDrafted(result));
   PlanSelection& asked = writer_->EditSelection(*search_, *pages_);
   if (!in_flight_.drafted().empty()) {
     strategy().DescribeDrafts(in_flight_.drafted(), &asked);
   }
-  if (were_ahead) {
+  if (in_flight_.are_made_in_step()) {
     strategy().DescribeDrafts(
-        DraftsInFlight::DraftedAhead(result, num_sequences), &asked);
+        DraftsInFlight::DraftedInStep(result, num_sequences), &asked);
   }
   if (replay_ != nullptr) DescribePaths(&asked);
   const absl::Status status =
@@ -297,13 +278,15 @@ void GroupSpeculation::Advance(const SelectionResult& result, bool is_last,
 
 void GroupSpeculation::ApplyDrafts(const SelectionResult& result,
                                    bool might_draft) {
-  const DraftsInFlight::Counts counts = in_flight_.Take(result);
+  const int num_live =
+      strategy().done() ? 0 : std::ssize(strategy().continuations());
+  const DraftsInFlight::Counts counts = in_flight_.Take(result, num_live);
   const std::vector<int>& drafted = counts.drafted;
-  if (counts.were_ahead) {
+  if (counts.were_made_in_step) {
     const bool is_behind = result.num_drafted.empty();
-    drafts_.TakeAhead(is_behind || std::ranges::any_of(drafted, [](int count) {
-                        return count > 0;
-                      }));
+    drafts_.OnMadeInStep(
+        is_behind ||
+        std::ranges::any_of(drafted, [](int count) { return count > 0; }));
   }
   std::vector<int> accepted;
   for (size_t rank = 0; rank < drafted.size(); ++rank) {

@@ -133,8 +133,6 @@ class GroupSpeculation {
   absl::Status PlanDrafted(const DraftChoice& choice, StepPlan* plan);
   DraftSequence DraftOf(int rank, int num_tokens,
                         const PlanSelection& selection);
-  // Takes the drafts of the running step.
-  void TakeDraftsOfStep();
   // Sets the paths of `*replay_` in `*selection`.
   void DescribePaths(PlanSelection* selection) const;
   // Advance for samples, and for beams.

@@ -530,9 +530,9 @@ struct SelectionResult {
   // or the beams have one step. The result says nothing about the quality of
   // the drafts.
   bool has_unverified_drafts = false;
-  // Continuations with drafts: number of tokens drafted for each sample.
-  // [samples], or empty if the draft model was behind with one of them
-  // (DraftedTokens::is_behind) and drafted for none.
+  // With drafts that the draft model made for this step: number of tokens
+  // drafted for each sample. [samples], or empty if the draft model was behind
+  // with one of them (DraftedTokens::is_behind) and drafted for none.
   std::vector<int> num_drafted = {};
   // kBeams with verified drafts: results of the steps after this one. Each
   // selects from the beams that the result before it makes
@@ -583,7 +583,9 @@ struct StepResult {
   // Results of the plan's selections, then of its continuations, in plan order.
   std::vector<SelectionResult> selections;
   std::vector<PromptLogprobsResult> scorings = {};
-  std::vector<DraftedTokens> drafts = {};  // [plan.drafting]
+  // For the sequences of plan.drafting that a later plan verifies, in its
+  // order.
+  std::vector<DraftedTokens> drafts = {};
   // Rows of logits that the step computed. There may be fewer than planned,
   // because drafts of the same step may end early. 0: as planned.
   int num_logits = 0;

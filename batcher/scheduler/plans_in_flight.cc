@@ -68,7 +68,9 @@ PlanInFlight& PlansInFlight::Push(const StepPlan& plan,
   for (const PlanPromptLogprobs& scoring : plan.scorings) {
     remembered.scored.push_back({scoring.request, scoring.tokens.size()});
   }
+  remembered.drafts = !plan.drafting.empty();
   for (const DraftSequence& sequence : plan.drafting) {
+    if (sequence.verified_by.plan_row >= 0) continue;
     auto& drafted = remembered.drafted;
     if (drafted.empty() || drafted.back().first != sequence.request) {
       drafted.push_back({sequence.request, 0});

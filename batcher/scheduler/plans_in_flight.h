@@ -31,8 +31,10 @@ struct PlanInFlight {
   std::vector<RequestId> asked_of;
   bool asks_all = false;      // asked() is `requests`
   size_t num_selections = 0;  // in asked(); the rest are continuations
-  std::vector<std::pair<RequestId, size_t>> scored;   // prompt tokens scored
-  std::vector<std::pair<RequestId, size_t>> drafted;  // sequences drafted for
+  std::vector<std::pair<RequestId, size_t>> scored;  // prompt tokens scored
+  // Sequences drafted for, which a later plan verifies.
+  std::vector<std::pair<RequestId, size_t>> drafted;
+  bool drafts = false;  // by a draft model, for this plan or for a later one
   // Tokens fed, drafts included, if the plan only decodes; otherwise 0.
   int num_decode_only_tokens = 0;
   bool only_drafts = false;  // it feeds nothing

@@ -52,9 +52,8 @@ void ResultApplier::RecordCosts(const PlanInFlight& plan,
       has_counted ? result.num_logits : plan.num_decode_only_tokens,
       result.forward_time);
   costs_.RecordDrafts(result.num_draft_rows, result.draft_time);
-  // A draft model may have run beside the step.
   if (plan.num_decode_only_tokens > 0 && plan.planned_alone_ns >= 0 &&
-      plan.drafted.empty()) {
+      !plan.drafts) {
     costs_.RecordWait(absl::Nanoseconds(counts_->now - plan.planned_alone_ns) -
                       result.forward_time - result.select_time);
   }

@@ -8,29 +8,25 @@
 
 namespace espalier {
 
-bool DraftsInFlight::has_all() const {
-  return !drafted_.empty() &&
-         std::ranges::none_of(drafted_, &std::vector<TokenId>::empty);
-}
-
-absl::Status DraftsInFlight::CheckNumDrafted(const SelectionResult& result,
-                                             int num_sequences) const {
+absl::Status DraftsInFlight::CheckNumDrafted(
+    const SelectionResult& result) const {
   const std::vector<int>& counts = result.num_drafted;
-  const auto is_wrong = [&](int count) {
-    return count < 0 || count > num_running_;
-  };
-  const bool fits =
-      counts.empty() || std::ssize(counts) == int64_t{num_sequences};
-  if (fits && std::ranges::none_of(counts, is_wrong)) return absl::OkStatus();
-  return Internal("num_drafted must be empty, or of ", num_sequences,
-                  " samples, each in [0, ", num_running_, "], got ",
-                  counts.size(), " numbers, the largest ",
-                  counts.empty() ? 0 : *std::ranges::max_element(counts));
+  if (counts.empty()) return absl::OkStatus();
+  if (counts.size() != limits_.size()) {
+    return Internal("num_drafted must be empty, or of ", limits_.size(),
+                    " samples, got ", counts.size(), " numbers");
+  }
+  for (size_t rank = 0; rank < counts.size(); ++rank) {
+    if (counts[rank] >= 0 && counts[rank] <= limits_[rank]) continue;
+    return Internal("num_drafted[", rank, "] must be in [0, ", limits_[rank],
+                    "], got ", counts[rank]);
+  }
+  return absl::OkStatus();
 }
 
-// Only the executor has the tokens of drafts that were planned ahead. The
+// Only the executor has the tokens of drafts that it made in the step. The
 // result's tokens replace them, so they are not checked against the drafts.
-std::vector<std::vector<TokenId>> DraftsInFlight::DraftedAhead(
+std::vector<std::vector<TokenId>> DraftsInFlight::DraftedInStep(
     const SelectionResult& result, int num_sequences) {
   std::vector<std::vector<TokenId>> drafts(num_sequences);
   std::span<const Candidate> left = result.candidates;
@@ -48,17 +44,19 @@ std::vector<std::vector<TokenId>> DraftsInFlight::DraftedAhead(
   return drafts;
 }
 
-DraftsInFlight::Counts DraftsInFlight::Take(const SelectionResult& result) {
+DraftsInFlight::Counts DraftsInFlight::Take(const SelectionResult& result,
+                                            int num_live) {
   Counts counts;
   for (const std::vector<TokenId>& draft : std::exchange(drafted_, {})) {
     counts.drafted.push_back(static_cast<int>(draft.size()));
   }
   counts.planned = counts.drafted;
-  const int num_taken =
-      std::exchange(num_running_, std::exchange(num_ahead_, 0));
-  if (num_taken == 0) return counts;
-  counts.were_ahead = true;
-  counts.planned.assign(result.num_tokens.size(), num_taken);
+  const int num_ahead = std::exchange(num_ahead_, 0);
+  std::vector<int> limits = std::exchange(limits_, {});
+  if (num_ahead > 0) limits_.assign(num_live, num_ahead);
+  if (limits.empty()) return counts;
+  counts.were_made_in_step = true;
+  counts.planned = std::move(limits);
   counts.drafted = result.num_drafted;
   counts.drafted.resize(counts.planned.size());
   return counts;

@@ -1,17 +1,20 @@
 // DraftsInFlight: the drafts that a group's sequences feed after their last
-// tokens in the running step, and the draft lengths of a step planned ahead of
-// its result. DraftReplay has the drafted paths of beams.
+// tokens in the running step, and in a step planned ahead of its result.
+// DraftReplay has the drafted paths of beams.
 //
-//   Feed(drafts)      the running step verifies these
-//   FeedAhead(count)  the step after it drafts at most `count` per sequence
-//   Take(result)      the running step has its result; the next one runs
+//   Feed(drafts)       the running step verifies these
+//   FeedLater(counts)  it verifies drafts that are made in the step, at most so
+//                      many tokens of each sequence
+//   FeedAhead(count)   the step after it does so for each live sequence
+//   Take(result)       the running step has its result; the next one runs
 //
-// The group never has the tokens of a draft that was planned ahead. The result
-// has only the numbers of drafted and accepted tokens.
+// The group never has the tokens of a draft that is made in its step. The
+// result has only the numbers of drafted and accepted tokens.
 //
 // Belongs to its group's strand.
 #pragma once
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -24,49 +27,50 @@ namespace espalier {
 class DraftsInFlight {
  public:
   // True if the running step verifies no drafts.
-  bool empty() const { return drafted_.empty() && num_running_ == 0; }
+  bool empty() const { return drafted_.empty() && limits_.empty(); }
   // Drafts of the running step, by rank, if they were known when it was
   // planned.
   const std::vector<std::vector<TokenId>>& drafted() const { return drafted_; }
-  // Largest draft length of each sequence if the running step was planned
-  // ahead; else 0.
-  int num_running() const { return num_running_; }
-  // True if each sequence has a known draft.
-  bool has_all() const;
+  // True if the running step makes its drafts.
+  bool are_made_in_step() const { return !limits_.empty(); }
+  // True if it makes one for each sequence.
+  bool all_are_made_in_step() const {
+    return are_made_in_step() && std::ranges::find(limits_, 0) == limits_.end();
+  }
   // Largest number of tokens of a sequence that the step may accept. REQUIRES:
   // !empty().
   int MaxAccepted(int rank) const {
-    return num_running_ > 0 ? num_running_
-                            : static_cast<int>(drafted_[rank].size());
+    return are_made_in_step() ? limits_[rank]
+                              : static_cast<int>(drafted_[rank].size());
   }
 
   void Feed(std::vector<std::vector<TokenId>> drafts) {
     drafted_ = std::move(drafts);
   }
-  void FeedAhead(int num_tokens) { num_ahead_ = num_tokens; }
+  void FeedLater(std::vector<int> counts) { limits_ = std::move(counts); }
+  void FeedAhead(int count) { num_ahead_ = count; }
 
   // Checks the numbers of drafted tokens in the result of a running step that
-  // was planned ahead. Errors: kInternal.
-  absl::Status CheckNumDrafted(const SelectionResult& result,
-                               int num_sequences) const;
+  // makes its drafts. Errors: kInternal.
+  absl::Status CheckNumDrafted(const SelectionResult& result) const;
   // Returns stand-ins for the drafts of such a step, by rank: the result's
   // tokens, padded with zeros to the drafted length.
-  static std::vector<std::vector<TokenId>> DraftedAhead(
+  static std::vector<std::vector<TokenId>> DraftedInStep(
       const SelectionResult& result, int num_sequences);
 
   // Counts by rank; empty if there were no drafts.
   struct Counts {
     std::vector<int> drafted;
     std::vector<int> planned;  // drafted tokens whose pages are held
-    bool were_ahead = false;
+    bool were_made_in_step = false;
   };
-  // Applies the result of the running step.
-  Counts Take(const SelectionResult& result);
+  // Applies the result of the running step, which leaves `num_live` sequences.
+  Counts Take(const SelectionResult& result, int num_live);
 
  private:
   std::vector<std::vector<TokenId>> drafted_;
-  int num_running_ = 0;
-  int num_ahead_ = 0;
+  std::vector<int> limits_;  // by rank; empty: no draft is made
+  int num_ahead_ = 0;        // drafted by each in the next step; 0: no plan yet
 };
 
 }  // namespace espalier

@@ -98,15 +98,6 @@ void GroupDrafts::Take(std::span<DraftedTokens> drafts) {
   state_ = State::kReady;
 }
 
-std::vector<std::vector<TokenId>> GroupDrafts::TakeForStep(int num_sequences) {
-  std::vector<std::vector<TokenId>> drafts(num_sequences);
-  for (size_t rank = 0; rank < ready_.size(); ++rank) {
-    drafts[rank] = std::move(ready_[rank].tokens);
-  }
-  EndAnswer(/*verifies=*/true);
-  return drafts;
-}
-
 void GroupDrafts::EndAnswer(bool verifies) {
   if (!is_counted_) {
     // Pages are released when other requests end.

@@ -10,9 +10,8 @@
 //                                      Draft(...)   for the next step
 //   Record, Advance                    Record, Advance
 //
-// If the step that requests drafts verifies them, too, they come with its
-// result: OnAsk, then Take and TakeForStep, Record. For a step that ran ahead
-// only their numbers come: TakeAhead, Record.
+// Drafts that are made in the step that verifies them are never here, only
+// their numbers: OnMadeInStep, Record.
 //
 // The beams of a search are drafted together. From history each beam has one
 // chain, and from a draft model the paths that its own search takes. A step
@@ -118,8 +117,8 @@ class GroupDrafts {
     return is_by_model_ && is_on() && state_ != State::kReady &&
            num_steps_alone_ == 0;
   }
-  // Records if a step that ran ahead had drafts of any sequence.
-  void TakeAhead(bool has_drafts) { CountAnswer(!has_drafts); }
+  // Records if a step that makes its drafts had any.
+  void OnMadeInStep(bool has_drafts) { CountAnswer(!has_drafts); }
   // Turns drafts off for all later steps.
   void TurnOff() {
     is_by_model_ = false;
@@ -134,9 +133,6 @@ class GroupDrafts {
   bool has_answer() const { return state_ == State::kReady; }
   // Largest draft length of each sequence.
   int num_tokens() const { return num_tokens_; }
-  // Returns the drafts that a running step requested and verifies itself, by
-  // rank. REQUIRES: Take.
-  std::vector<std::vector<TokenId>> TakeForStep(int num_sequences);
   // Records a request, by rank, ascending.
   void OnAsk(std::vector<RequestedDraft> asked) {
     state_ = State::kRequested;

@@ -111,7 +111,13 @@ DraftedGroups::Asked DraftedGroups::Expand(StepPlan* plan,
   SetGroups(*plan);
   Asked asked;
   asked.num_planned = plan->selections.size();
-  asked.num_drafting = plan->drafting.size();
+  for (const DraftSequence& sequence : plan->drafting) {
+    const DraftTarget& target = sequence.verified_by;
+    const bool is_verified = target.plan_row >= 0;
+    asked.drafting.push_back(
+        {target,
+         is_verified ? plan->selections[target.selection].num_rows : 0});
+  }
   if (!HasContinuations(*plan)) {
     TakeNoteOf(*plan, &asked);
     return asked;
@@ -283,7 +289,7 @@ void DraftedGroups::Advance(Asked* asked, absl::StatusOr<StepResult>* result) {
   std::vector<const SelectionResult*> taken;  // by selection
   for (const SelectionResult& answer : answers) taken.push_back(&answer);
   completed.reserve(asked->continuations.size());
-  size_t first_drafting = asked->num_drafting;
+  size_t first_drafting = asked->drafting.size();
   for (size_t c = 0; c < asked->continuations.size(); ++c) {
     const Asked::Continued& continued = asked->continuations[c];
     const auto found = groups_.find(continued.request);
@@ -405,35 +411,62 @@ void DraftedGroups::TakeTokens(const SelectionResult& answer, Group* group) {
 
 std::vector<std::vector<int>> DraftedGroups::Asked::NumDrafted(
     std::span<const DraftedTokens> drafts) const {
-  std::vector<std::vector<int>> counts(continuations.size());
-  auto own = drafts.begin() + num_drafting;
+  std::vector<std::vector<int>> counts(num_planned + continuations.size());
+  std::vector<bool> are_behind(num_planned);
+  auto own = drafts.begin();
+  for (const auto& [target, num_samples] : drafting) {
+    const DraftedTokens& draft = *own++;
+    if (target.plan_row < 0) continue;
+    counts[target.selection].resize(num_samples);
+    counts[target.selection][target.rank] =
+        static_cast<int>(draft.tokens.size());
+    if (draft.is_behind) are_behind[target.selection] = true;
+  }
+  for (size_t i = 0; i < num_planned; ++i) {
+    const bool has_drafts =
+        std::ranges::any_of(counts[i], [](int count) { return count > 0; });
+    if (are_behind[i] && !has_drafts) counts[i].clear();
+  }
   for (size_t c = 0; c < continuations.size(); ++c) {
+    std::vector<int>& of_group = counts[num_planned + c];
     bool is_behind = false;
     bool has_drafts = false;
     const std::vector<bool>& lives = continuations[c].lives;
     for (int i = 0; i < continuations[c].num_drafting; ++i, ++own) {
       if (!lives.empty() && !lives[i]) continue;
-      counts[c].push_back(static_cast<int>(own->tokens.size()));
+      of_group.push_back(static_cast<int>(own->tokens.size()));
       has_drafts = has_drafts || !own->tokens.empty();
       is_behind = is_behind || own->is_behind;
     }
-    if (is_behind && !has_drafts) counts[c].clear();
+    if (is_behind && !has_drafts) of_group.clear();
   }
   return counts;
 }
 
 void DraftedGroups::Asked::Restore(std::vector<DraftedTokens>* drafts,
                                    StepResult* result) const {
-  if (continuations.empty()) return;
-  if (result->selections.size() != num_answers) {  // an invalid result
-    result->selections.clear();
-    return drafts->resize(num_drafting);
-  }
-  std::vector<std::vector<int>> num_drafted = NumDrafted(*drafts);
+  if (continuations.empty() && drafting.empty()) return;
+  const bool is_answer = result->selections.size() == num_answers;
+  std::vector<std::vector<int>> num_drafted;
   std::vector<SelectionResult> answers;
-  answers.reserve(num_planned + continuations.size());
-  // From here on nothing allocates, because results that were moved out cannot
-  // be moved again by a repeated call.
+  if (is_answer) {
+    num_drafted = NumDrafted(*drafts);
+    answers.reserve(num_planned + continuations.size());
+  }
+  // From here on nothing allocates, because what was moved out cannot be moved
+  // again by a repeated call.
+  size_t num_later = 0;
+  for (size_t i = 0; i < drafting.size(); ++i) {
+    if (drafting[i].target.plan_row >= 0) continue;
+    if (num_later < i) (*drafts)[num_later] = std::move((*drafts)[i]);
+    ++num_later;
+  }
+  drafts->resize(num_later);
+  if (!is_answer) return result->selections.clear();
+  for (size_t i = 0; i < num_planned; ++i) {
+    result->selections[i].num_drafted = std::move(num_drafted[i]);
+  }
+  if (continuations.empty()) return;
   const auto take = [&](size_t answer) {
     answers.push_back(std::move(result->selections[answer]));
   };
@@ -444,10 +477,8 @@ void DraftedGroups::Asked::Restore(std::vector<DraftedTokens>* drafts,
       continue;
     }
     take(continuations[c].answer);
-    if (continuations[c].num_drafting == 0) continue;
-    answers.back().num_drafted = std::move(num_drafted[c]);
+    answers.back().num_drafted = std::move(num_drafted[num_planned + c]);
   }
-  drafts->resize(num_drafting);
   result->selections = std::move(answers);
 }
 

@@ -59,10 +59,14 @@ class DraftedGroups {
   struct Asked {
     // Request of each selection of the expanded plan.
     std::vector<RequestId> selections;
-    // Numbers of selections and of sequences to draft for in the planner's
-    // plan.
-    size_t num_planned = 0;
-    size_t num_drafting = 0;
+    size_t num_planned = 0;  // selections in the planner's plan
+    // [drafting of the planner's plan], with the number of samples of the
+    // selection, if there is one.
+    struct Planned {
+      DraftTarget target;
+      int num_samples = 0;
+    };
+    std::vector<Planned> drafting;
     size_t num_answers = 0;  // results of the expanded plan
     // [drafting of the expanded plan], sample of each sequence.
     std::vector<int> samples;
@@ -87,11 +91,12 @@ class DraftedGroups {
 
     // Converts the result of the expanded plan to that of the planner's plan.
     //   drafts  in: [drafting of the expanded plan], after FillDrafts();
-    //           out: [drafting of the planner's plan]
+    //           out: those that a later plan verifies
     void Restore(std::vector<DraftedTokens>* drafts, StepResult* result) const;
 
    private:
-    // Returns SelectionResult::num_drafted for each continuation.
+    // Returns SelectionResult::num_drafted for each selection of the planner's
+    // plan, and then for each continuation.
     std::vector<std::vector<int>> NumDrafted(
         std::span<const DraftedTokens> drafts) const;
   };

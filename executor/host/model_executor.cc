@@ -13,11 +13,11 @@
 #include "base/stopwatch.h"
 #include "executor/drafts/catch_model_errors.h"
 #include "executor/drafts/draft_model.h"
+#include "executor/drafts/step_drafter.h"
 #include "executor/host/executor_thread.h"
 #include "executor/host/persistent_groups.h"
 #include "executor/host/report_logprobs.h"
 #include "executor/host/select_all.h"
-#include "executor/drafts/step_drafter.h"
 
 namespace espalier {
 

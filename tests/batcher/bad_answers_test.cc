@@ -7,12 +7,12 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "batcher/scheduler/scheduler.h"
-#include "exec_request/fill_drafts.h"
 #include "executor/drafts/draft_model.h"
 #include "tests/batcher/toy_requests.h"
 #include "tests/status_matchers.h"
@@ -221,9 +221,12 @@ Request Drafted(Request request) {
   return request;
 }
 
-Request DrawnDrafts() {
+// Samples with a constraint, so that a later plan verifies their drafts.
+Request ConstrainedDrafts(SpeculationMode mode) {
   Request request = Drafted(Samples());
-  request.params.speculate->mode = SpeculationMode::kRejection;
+  request.params.speculate->mode = mode;
+  request.params.allowed_sequences.emplace().push_back(
+      std::vector<int64_t>(request.params.max_new_tokens.value(), 1));
   return request;
 }
 
@@ -261,23 +264,27 @@ void AddLogits(const DraftSequence&, DraftedTokens* draft) {
 }
 
 std::vector<BadDraft> BadDrafts() {
-  const Request samples = Drafted(Samples());
+  const Request samples = ConstrainedDrafts(SpeculationMode::kCoupled);
+  const Request drawn = ConstrainedDrafts(SpeculationMode::kRejection);
   const Request beams = Drafted(Beams());
-  return {
-      {"TooMany", samples, DraftTooMany, "which asked for"},
-      {"FarTooMany", samples, DraftFarTooMany, "which asked for"},
-      {"TooManyOfBeams", beams, DraftTooMany, "which asked for"},
-      {"PathTooLong", beams, SearchTooFar, "which asked for"},
-      {"TokenUnknown", samples, DraftUnknown, "drafted token 11 of 11"},
-      {"TokenNegative", samples, DraftNegative, "drafted token -1 of 11"},
-      {"PathUnknown", beams, SearchUnknown, "drafted token 11 of 11"},
-      {"LogitsOfNone", samples, AddLogits, "1 tokens with 22 logits"},
-      {"LogitsOfOthers", DrawnDrafts(), AddLogits, "1 tokens with 22 logits"}};
+  return {{"TooMany", samples, DraftTooMany, "which asked for"},
+          {"FarTooMany", samples, DraftFarTooMany, "which asked for"},
+          {"TooManyOfBeams", beams, DraftTooMany, "which asked for"},
+          {"PathTooLong", beams, SearchTooFar, "which asked for"},
+          {"TokenUnknown", samples, DraftUnknown, "drafted token 11 of 11"},
+          {"TokenNegative", samples, DraftNegative, "drafted token -1 of 11"},
+          {"PathUnknown", beams, SearchUnknown, "drafted token 11 of 11"},
+          {"LogitsOfNone", samples, AddLogits, "1 tokens with 22 logits"},
+          {"LogitsOfOthers", drawn, AddLogits, "1 tokens with 22 logits"}};
 }
 
 class BadDraftsTest : public ::testing::Test {
  protected:
-  void Run(const BadDraft& bad) {
+  // Runs two requests, and spoils results before the scheduler has them.
+  //   later  the plan's sequences that a later plan verifies
+  void Run(const Request& request_of_both,
+           const std::function<void(std::span<const DraftSequence> later,
+                                    StepResult*)>& spoil) {
     ToyModel model({.has_shareable_pages = true});
     ToyModel draft_model({.has_shareable_pages = true});
     ASSERT_OK_AND_ASSIGN(
@@ -288,7 +295,7 @@ class BadDraftsTest : public ::testing::Test {
     description.max_draft_context = std::numeric_limits<int>::max();
     Scheduler scheduler(description, {.validate_steps = true});
     for (int i = 0; i < 2; ++i) {
-      Request request = bad.request;
+      Request request = request_of_both;
       ASSERT_OK(ValidateRequest(description, &request));
       scheduler.Submit(
           RequestId{i}, PreparedRequest(request),
@@ -297,14 +304,13 @@ class BadDraftsTest : public ::testing::Test {
     while (true) {
       StepPlan plan = scheduler.Plan();
       if (plan.is_noop()) break;
-      ASSERT_OK_AND_ASSIGN(std::vector<DraftedTokens> drafts, draft->Run(plan));
-      FillDrafts(description.page_size, drafts, &plan);
-      ASSERT_OK_AND_ASSIGN(StepResult result, RunPlan(model, plan));
-      for (size_t i = 0; i < drafts.size(); ++i) {
-        if (plan.drafting[i].request != kVictim) continue;
-        bad.spoil(plan.drafting[i], &drafts[i]);
-      }
-      result.drafts = std::move(drafts);
+      std::vector<DraftSequence> later = plan.drafting;
+      std::erase_if(later, [](const DraftSequence& sequence) {
+        return sequence.verified_by.plan_row >= 0;
+      });
+      ASSERT_OK_AND_ASSIGN(StepResult result,
+                           RunPlan(model, &plan, draft.get()));
+      spoil(later, &result);
       scheduler.Advance(std::move(result));
     }
     ExpectNothingHeld(scheduler);
@@ -316,10 +322,41 @@ class BadDraftsTest : public ::testing::Test {
 TEST_F(BadDraftsTest, EndTheirRequestAndNoOther) {
   for (const BadDraft& bad : BadDrafts()) {
     SCOPED_TRACE(bad.name);
-    Run(bad);
+    Run(bad.request,
+        [&](std::span<const DraftSequence> later, StepResult* result) {
+          ASSERT_EQ(result->drafts.size(), later.size());
+          for (size_t i = 0; i < later.size(); ++i) {
+            if (later[i].request != kVictim) continue;
+            bad.spoil(later[i], &result->drafts[i]);
+          }
+        });
     EXPECT_OK(results_[0]);
     EXPECT_THAT(results_[1],
                 StatusIs(absl::StatusCode::kInternal, HasSubstr(bad.message)));
+  }
+}
+
+// Numbers of tokens that the executor drafted within a step.
+TEST_F(BadDraftsTest, WrongNumbersEndTheirRequestAndNoOther) {
+  const std::pair<std::vector<int>, const char*> wrong[] = {
+      {{4}, "num_drafted[0] must be in [0, 3], got 4"},
+      {{0, 0}, "num_drafted must be empty, or of 1 samples, got 2 numbers"},
+      {{-1}, "num_drafted[0] must be in [0, 3], got -1"}};
+  Request request = Drafted(Samples());
+  request.params.num_return_sequences = 1;
+  for (const auto& [counts, message] : wrong) {
+    SCOPED_TRACE(message);
+    Run(request, [&](auto, StepResult* result) {
+      for (SelectionResult& selection : result->selections) {
+        if (selection.request != kVictim || selection.num_drafted.empty()) {
+          continue;
+        }
+        selection.num_drafted = counts;
+      }
+    });
+    EXPECT_OK(results_[0]);
+    EXPECT_THAT(results_[1],
+                StatusIs(absl::StatusCode::kInternal, HasSubstr(message)));
   }
 }
 

@@ -145,8 +145,9 @@ TEST(DraftDecisionsTest, ADraftModelThatIsBehindIsAskedOn) {
       RunDrafting(request,
                   [&](const StepPlan& plan, StepResult* result) {
                     EXPECT_LE(plan.max_draft_step_tokens, 20);
-                    if (!result->drafts.empty()) {
-                      num_behind += result->drafts[0].is_behind;
+                    for (size_t i = 0; i < plan.selections.size(); ++i) {
+                      num_behind += !plan.selections[i].drafts().empty() &&
+                                    result->selections[i].num_drafted.empty();
                     }
                   },
                   {.max_step_tokens = 20});

@@ -56,8 +56,15 @@ StepResult AnswerTo(const StepPlan& plan, int num_accepting = 100) {
     answer.num_drafted = {continuation.drafts.num_tokens};
   }
   for (const DraftSequence& sequence : plan.drafting) {
-    DraftedTokens& drafted = result.drafts.emplace_back();
-    drafted.tokens.assign(sequence.num_tokens, kOnlyToken);
+    const DraftTarget& target = sequence.verified_by;
+    if (target.plan_row < 0) {
+      DraftedTokens& drafted = result.drafts.emplace_back();
+      drafted.tokens.assign(sequence.num_tokens, kOnlyToken);
+      continue;
+    }
+    std::vector<int>& counts = result.selections[target.selection].num_drafted;
+    counts.resize(plan.selections[target.selection].num_rows);
+    counts[target.rank] = sequence.num_tokens;
   }
   return result;
 }

@@ -120,7 +120,13 @@ class TextRunByHand : public TextRun {
     CHECK(status.ok()) << status.ToString();
     StepResult result;
     result.selections = SelectAll(plan, logits_, kToyVocabSize, threads_);
-    result.drafts = std::move(drafts);
+    for (size_t i = 0; i < drafts.size(); ++i) {
+      const DraftTarget& target = plan.drafting[i].verified_by;
+      std::vector<int>& counts =
+          result.selections[target.selection].num_drafted;
+      counts.resize(plan.selections[target.selection].num_rows);
+      counts[target.rank] = static_cast<int>(drafts[i].tokens.size());
+    }
     fault_.change_result(plan, logits_, &result);
     return result;
   }

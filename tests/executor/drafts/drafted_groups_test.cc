@@ -161,12 +161,13 @@ TEST(DraftedGroupsTest, AnswersComeInTheOrderOfThePlan) {
   drafts[0].tokens = {7};
   drafts[3].tokens = {7, 7};
   asked.Restore(&drafts, &result);
-  EXPECT_EQ(drafts.size(), 2u);
+  EXPECT_THAT(drafts, IsEmpty());
   std::vector<int64_t> order;
   for (const SelectionResult& answer : result.selections) {
     order.push_back(answer.request.value);
   }
   EXPECT_THAT(order, ElementsAre(2, 3, 4, 1, 5));
+  EXPECT_THAT(result.selections[0].num_drafted, ElementsAre(1, 0));
   EXPECT_THAT(result.selections[3].num_drafted, ElementsAre(0, 2));
   EXPECT_THAT(result.selections[2].num_drafted, IsEmpty());
 }

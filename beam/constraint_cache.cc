@@ -129,7 +129,7 @@ std::shared_ptr<ConstraintCache::Entry> ConstraintCache::FindOrAdd(
   if (found != entries_.end()) {
     const auto& compiled = (*found)->compiled;
     const bool is_full = compiled.has_value() && compiled->ok() &&
-                         !(*compiled)->constraint->CheckMemory().ok();
+                         (*compiled)->constraint->is_full();
     if (!is_full) {
       entries_.splice(entries_.begin(), entries_, found);
       return entries_.front();

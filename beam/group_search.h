@@ -71,7 +71,7 @@ class GroupSearch {
   }
   // As DecodeStrategy::Advance, which writes `*decisions`. These may be null
   // unless log-probabilities are reported.
-  // Errors: also kResourceExhausted, as StoppingCriteria::CheckMemory.
+  // Errors: also as StoppingCriteria::CheckMemory.
   absl::Status Advance(const SelectionResult& result,
                        std::vector<Decision>* decisions) {
     absl::Status status = strategy_->Advance(result, decisions);

@@ -20,9 +20,9 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 
-#include "absl/status/status.h"
 #include "base/ids.h"
 
 namespace espalier {
@@ -37,10 +37,6 @@ class Constraint {
     std::span<const TokenId> tokens = {};
     // Number of them after which nothing may follow.
     int num_last = 0;
-    // True if the list takes memory beyond the constraint's. A request that
-    // needs such a list must end with the error of CheckMemory; others that
-    // share the constraint continue.
-    bool exceeds_memory = false;
   };
 
   virtual ~Constraint() = default;
@@ -64,9 +60,10 @@ class Constraint {
   virtual int64_t MaxLegal(int64_t num_sequences) const = 0;
   virtual int64_t MaxLast(int64_t num_sequences) const = 0;
 
-  // Errors: kResourceExhausted if the lists of tokens so far take more memory
-  // than they may.
-  virtual absl::Status CheckMemory() const { return absl::OkStatus(); }
+  // Limit on the bytes of the different lists that one request may need.
+  virtual int64_t max_list_bytes() const {
+    return std::numeric_limits<int64_t>::max();
+  }
 };
 
 }  // namespace espalier

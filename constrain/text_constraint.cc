@@ -51,14 +51,9 @@ Constraint::Legal TextConstraint::LegalTokens(State state, int32_t room) const {
   if (state == ended() || room < 1) return {};
   const TokenList* list = list_of_[state].load(std::memory_order_acquire);
   if (list == nullptr) list = ListOf(state);
-  const auto& [needs, exceed_memory] = *needs_of_[state];
-  bool exceeds_memory = exceed_memory;
-  if (!needs.empty() && room <= needs.back()) {
-    const Near near = NearList(state, room);
-    list = near.list;
-    exceeds_memory |= near.exceeds_memory;
-  }
-  return {list->tokens, list->num_last, list->exceeds_memory || exceeds_memory};
+  const std::vector<int32_t>& needs = *needs_of_[state];
+  if (!needs.empty() && room <= needs.back()) list = NearList(state, room);
+  return {list->tokens, list->num_last};
 }
 
 std::unique_ptr<TextConstraint::TokenList> TextConstraint::MakeList(
@@ -88,8 +83,9 @@ const TextConstraint::TokenList* TextConstraint::ListOf(State state) const {
   return list;
 }
 
-TextConstraint::Near TextConstraint::NearList(State state, int32_t room) const {
-  const std::vector<int32_t>& needs = needs_of_[state]->first;
+const TextConstraint::TokenList* TextConstraint::NearList(State state,
+                                                          int32_t room) const {
+  const std::vector<int32_t>& needs = *needs_of_[state];
   const std::pair<State, int64_t> key = {
       state, std::ranges::lower_bound(needs, room) - needs.begin()};
   {
@@ -101,9 +97,9 @@ TextConstraint::Near TextConstraint::NearList(State state, int32_t room) const {
   const std::lock_guard lock(mutex_);
   const auto [it, is_new] = near_.try_emplace(key);
   if (is_new) {
-    it->second.list = Keep(std::move(made));
+    it->second = Keep(std::move(made));
     // The node of a tree has four words more.
-    it->second.exceeds_memory = AddBytes(sizeof(*it) + 4 * sizeof(void*));
+    AddBytes(sizeof(*it) + 4 * sizeof(void*));
   }
   return it->second;
 }
@@ -111,17 +107,15 @@ TextConstraint::Near TextConstraint::NearList(State state, int32_t room) const {
 const TextConstraint::Needs* TextConstraint::KeepNeeds(
     std::vector<int32_t> needs) const {
   needs.shrink_to_fit();
-  const auto [it, is_new] = needs_.try_emplace(std::move(needs), false);
+  const auto [it, is_new] = needs_.insert(std::move(needs));
   if (is_new) {
-    it->second = AddBytes(sizeof(*it) + 4 * sizeof(void*) +
-                          it->first.size() * sizeof(int32_t));
+    AddBytes(sizeof(*it) + 4 * sizeof(void*) + it->size() * sizeof(int32_t));
   }
   return &*it;
 }
 
-bool TextConstraint::AddBytes(size_t num_bytes) const {
+void TextConstraint::AddBytes(size_t num_bytes) const {
   num_list_bytes_ += static_cast<int64_t>(num_bytes);
-  return num_list_bytes_ > max_list_bytes_;
 }
 
 const TextConstraint::TokenList* TextConstraint::Keep(
@@ -136,19 +130,15 @@ const TextConstraint::TokenList* TextConstraint::Keep(
       return &other;
     }
   }
-  TokenList* const kept = list.get();
+  const TokenList* const kept = list.get();
   lists_.emplace(hash, std::move(list));  // may throw
-  kept->exceeds_memory = AddBytes(num_bytes + sizeof(TokenList));
+  AddBytes(num_bytes + sizeof(TokenList));
   return kept;
 }
 
-absl::Status TextConstraint::CheckMemory() const {
+bool TextConstraint::is_full() const {
   const std::lock_guard lock(mutex_);
-  if (num_list_bytes_ <= max_list_bytes_) return absl::OkStatus();
-  return MakeFieldError(absl::StatusCode::kResourceExhausted,
-                        "the legal tokens of the states of `constraint` take ",
-                        MemorySize{num_list_bytes_}, ", which may have ",
-                        MemorySize{max_list_bytes_});
+  return num_list_bytes_ > max_list_bytes_;
 }
 
 int64_t TextConstraint::num_bytes() const {

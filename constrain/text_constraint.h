@@ -21,12 +21,12 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/ids.h"
 #include "constrain/constraint.h"
@@ -38,7 +38,7 @@ class TextConstraint final : public Constraint {
  public:
   //   texts    with a vocabulary in which no end id adds text
   //   end_ids  ids that end a sequence, ascending, each once
-  //   max_list_bytes  lists that would take more exceed the memory
+  //   max_list_bytes  as of max_list_bytes()
   // Errors: kInvalidArgument if the empty text alone is in the language, and no
   // id ends it.
   static absl::StatusOr<std::shared_ptr<const TextConstraint>> Make(
@@ -61,7 +61,10 @@ class TextConstraint final : public Constraint {
     return num_sequences * max_last_;
   }
 
-  absl::Status CheckMemory() const override;
+  int64_t max_list_bytes() const override { return max_list_bytes_; }
+  // True if the lists so far take more than one request may need: time for
+  // another constraint of the language, because lists are kept.
+  bool is_full() const;
 
   // Returns the room that a sequence of the language needs at least, with the
   // end id of an empty text; TokenConstraint::kNever if there is none. Without
@@ -82,16 +85,11 @@ class TextConstraint final : public Constraint {
   struct TokenList {
     std::vector<TokenId> tokens;
     int num_last = 0;
-    bool exceeds_memory = false;
   };
   // The numbers of tokens that texts after one of a state's tokens may need:
   // with room for each one, after the token, more tokens follow, or fewer of
-  // them are the last. Ascending. And if they exceed the memory.
-  using Needs = std::pair<const std::vector<int32_t>, bool>;
-  struct Near {
-    const TokenList* list = nullptr;
-    bool exceeds_memory = false;
-  };
+  // them are the last. Ascending.
+  using Needs = std::vector<int32_t>;
 
   TextConstraint(TokenConstraint texts, std::vector<TokenId> end_ids,
                  int64_t max_list_bytes);
@@ -103,7 +101,7 @@ class TextConstraint final : public Constraint {
   const TokenList* ListOf(State state) const;
   // Returns the tokens with less room, making the list once for all numbers
   // between two needs.
-  Near NearList(State state, int32_t room) const;
+  const TokenList* NearList(State state, int32_t room) const;
   // Lists the tokens of a state; `needs` as for TokenConstraint::LegalTokens.
   std::unique_ptr<TokenList> MakeList(State state, int32_t room,
                                       std::vector<int32_t>* needs) const;
@@ -112,8 +110,8 @@ class TextConstraint final : public Constraint {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   const Needs* KeepNeeds(std::vector<int32_t> needs) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Adds to the bytes of lists. Returns true if they exceed the memory.
-  bool AddBytes(size_t num_bytes) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Adds to the bytes of lists.
+  void AddBytes(size_t num_bytes) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const TokenConstraint texts_;
   const std::vector<TokenId> end_ids_;
@@ -124,9 +122,9 @@ class TextConstraint final : public Constraint {
   // [num_states()]  set before list_of_; owned by needs_.
   const std::unique_ptr<const Needs*[]> needs_of_;
   mutable std::mutex mutex_;
-  mutable std::map<std::vector<int32_t>, bool> needs_ ABSL_GUARDED_BY(mutex_);
+  mutable std::set<Needs> needs_ ABSL_GUARDED_BY(mutex_);
   // By state and by the number of its needs that there is room for.
-  mutable std::map<std::pair<State, int64_t>, Near> near_
+  mutable std::map<std::pair<State, int64_t>, const TokenList*> near_
       ABSL_GUARDED_BY(mutex_);
   // By the hash of the tokens.
   mutable std::unordered_multimap<uint64_t, std::unique_ptr<const TokenList>>

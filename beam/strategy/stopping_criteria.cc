@@ -1,6 +1,7 @@
 #include "beam/strategy/stopping_criteria.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "base/check.h"
@@ -28,7 +29,10 @@ StoppingCriteria::StoppingCriteria(const GenerationParams& params,
       constraint_(std::move(constraint)),
       text_(params.stop.empty() ? nullptr : std::move(text)),
       eos_token_ids_(DistinctEosTokenIds(params)),
-      max_new_tokens_(SaturateToInt(params.max_new_tokens.value_or(0))) {
+      max_new_tokens_(SaturateToInt(params.max_new_tokens.value_or(0))),
+      max_list_bytes_(constraint_ == nullptr
+                          ? std::numeric_limits<int64_t>::max()
+                          : constraint_->max_list_bytes()) {
   CHECK(params.stop.empty() || has_stops()) << "stops need a text";
 }
 
@@ -80,6 +84,21 @@ StoppingCriteria::Outcome StoppingCriteria::FeedConstrained(
     return {FinishReason::kStop, false};
   }
   return outcome;
+}
+
+void StoppingCriteria::CountList(std::span<const TokenId> list) const {
+  last_list_ = list.data();
+  if (max_list_bytes_ == std::numeric_limits<int64_t>::max()) return;
+  if (!lists_.insert(list.data()).second) return;
+  num_list_bytes_ += static_cast<int64_t>(list.size_bytes());
+}
+
+absl::Status StoppingCriteria::TooManyLists() const {
+  return MarkPermanent(MakeFieldError(
+      absl::StatusCode::kResourceExhausted,
+      "`constraint` must need lists of legal tokens of at most ",
+      MemorySize{max_list_bytes_}, " for one request, and has needed ",
+      MemorySize{num_list_bytes_}));
 }
 
 absl::Status CheckStops(const GenerationParams& params,

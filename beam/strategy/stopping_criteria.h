@@ -23,6 +23,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <unordered_set>
 
 #include "absl/status/status.h"
 #include "base/ids.h"
@@ -85,13 +86,15 @@ class StoppingCriteria {
   Constraint::Legal LegalTokens(const Progress& progress) const {
     const Constraint::Legal legal =
         constraint_->LegalTokens(progress.state, progress.room);
-    if (legal.exceeds_memory) exceeds_memory_ = true;
+    if (legal.tokens.data() != last_list_) CountList(legal.tokens);
     return legal;
   }
-  // Errors: kResourceExhausted if LegalTokens has returned a list that exceeds
-  // the memory of the constraint.
+  // Errors: kResourceExhausted, which is permanent, if the different lists that
+  // LegalTokens has returned take more memory than the constraint lets one
+  // request need. What other requests need does not count.
   absl::Status CheckMemory() const {
-    return exceeds_memory_ ? constraint_->CheckMemory() : absl::OkStatus();
+    return num_list_bytes_ <= max_list_bytes_ ? absl::OkStatus()
+                                              : TooManyLists();
   }
 
   // True if all tokens may follow, and a sequence ends only by a token of
@@ -108,6 +111,8 @@ class StoppingCriteria {
   // Feed for a token of any kind.
   Outcome FeedAny(TokenId token, Progress* progress) const;
   Outcome FeedConstrained(TokenId token, Progress* progress) const;
+  void CountList(std::span<const TokenId> list) const;
+  absl::Status TooManyLists() const;
 
   const SharedList<TokenId> shared_token_ids_;
   const std::span<const TokenId> token_ids_;  // its elements, read at each step
@@ -115,7 +120,11 @@ class StoppingCriteria {
   const std::shared_ptr<const RequestText> text_;       // null: no stop strings
   const SharedList<TokenId> eos_token_ids_;             // ascending
   const int32_t max_new_tokens_;
-  mutable bool exceeds_memory_ = false;  // see CheckMemory
+  // See CheckMemory.
+  const int64_t max_list_bytes_;
+  mutable int64_t num_list_bytes_ = 0;
+  mutable const TokenId* last_list_ = nullptr;
+  mutable std::unordered_set<const TokenId*> lists_;  // returned so far
 };
 
 // Checks that the request's stop strings, which ValidateParams has validated,

@@ -417,10 +417,10 @@ TEST(ConstrainedSearchTest, OnlyARequestThatNeedsMoreMemoryEnds) {
   constexpr TokenId kC = 3;
   constexpr TokenId kD = 8;
   // The list of the start, which is also that after "d".
-  int64_t max_list_bytes = 0;
-  while (!constrain(max_list_bytes)->CheckMemory().ok()) ++max_list_bytes;
+  const auto unbounded = constrain(1 << 20);
   const std::shared_ptr<const Constraint> constraint =
-      constrain(max_list_bytes);
+      constrain(static_cast<int64_t>(
+          unbounded->LegalTokens(unbounded->start(), 100).tokens.size_bytes()));
   const Request request = SearchOf(2, 9);
   const auto search = [&] {
     return std::make_unique<GroupSearch>(
@@ -437,14 +437,49 @@ TEST(ConstrainedSearchTest, OnlyARequestThatNeedsMoreMemoryEnds) {
   EXPECT_OK(advance(*within, kD));
   EXPECT_OK(advance(*beyond, kD));
   EXPECT_OK(advance(*beyond, kB));
-  EXPECT_THAT(advance(*beyond, kC),
+  const absl::Status too_many = advance(*beyond, kC);
+  EXPECT_THAT(too_many,
               testing::StatusIs(absl::StatusCode::kResourceExhausted,
-                                ::testing::HasSubstr("constraint")));
-  EXPECT_FALSE(constraint->CheckMemory().ok());
+                                ::testing::StartsWith("constraint must need")));
+  EXPECT_TRUE(IsPermanent(too_many));
+  // Lists that another request has needed do not count.
   EXPECT_OK(advance(*within, kD));
   const auto later = search();
   EXPECT_OK(advance(*later, kD));
   EXPECT_OK(advance(*later, kD));
+}
+
+// Together they need more than one request may.
+TEST(ConstrainedSearchTest, ListsThatAnotherRequestNeedsDoNotCount) {
+  const auto constrain = [](int64_t max_list_bytes) {
+    return *TextConstraint::Make(
+        *TokenConstraint::Make(
+            std::make_shared<const ByteAutomaton>(*CompileRegex("b+|c+|d+a")),
+            std::make_shared<const TokenVocabulary>(LetterTokens())),
+        {kEosId}, max_list_bytes);
+  };
+  constexpr TokenId kB = 2;
+  constexpr TokenId kC = 3;
+  const auto unbounded = constrain(1 << 20);
+  const auto bytes_after = [&](TokenId token) {
+    const auto state = unbounded->Advance(unbounded->start(), token);
+    return static_cast<int64_t>(
+        unbounded->LegalTokens(state, 100).tokens.size_bytes());
+  };
+  const auto bytes_of_start = static_cast<int64_t>(
+      unbounded->LegalTokens(unbounded->start(), 100).tokens.size_bytes());
+  const std::shared_ptr<const TextConstraint> constraint =
+      constrain(bytes_of_start + std::max(bytes_after(kB), bytes_after(kC)));
+  for (const TokenId token : {kB, kC, kB}) {
+    const Request request = SearchOf(2, 9);
+    GroupSearch search(request, *MakeSelectionParams(request.params),
+                       constraint, nullptr);
+    for (int i = 0; i < 3; ++i) {
+      PlanSelection selection;
+      search.strategy().DescribeSelection(&selection);
+      EXPECT_OK(search.Advance({.candidates = {{0, token, -1.0f}}}, nullptr));
+    }
+  }
 }
 
 // Choices that tokens spell in one way are allowed sequences, with an EOS where

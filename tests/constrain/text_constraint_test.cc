@@ -255,7 +255,7 @@ TEST(TextConstraintTest, StatesWithEqualTokensShareThem) {
 }
 
 // Each state bans another letter.
-TEST(TextConstraintTest, ListsHaveABound) {
+TEST(TextConstraintTest, ItIsFullOnceItsListsTakeMoreThanOneRequestMayNeed) {
   std::vector<std::string> vocabulary;
   for (char c = 'a'; c <= 'z'; ++c) vocabulary.emplace_back(1, c);
   ASSERT_OK_AND_ASSIGN(ByteAutomaton automaton,
@@ -269,19 +269,13 @@ TEST(TextConstraintTest, ListsHaveABound) {
                        TextConstraint::Make(std::move(texts), {}, 500));
   State state = constraint->start();
   int num_states = 0;
-  for (; constraint->CheckMemory().ok(); ++num_states) {
+  for (; !constraint->is_full(); ++num_states) {
     state = constraint->Advance(state, 25);
     ASSERT_NE(state, Constraint::kNone);
-    const bool exceeds_memory =
-        constraint->LegalTokens(state, kAnyRoom).exceeds_memory;
-    EXPECT_EQ(exceeds_memory, !constraint->CheckMemory().ok());
+    EXPECT_FALSE(constraint->LegalTokens(state, kAnyRoom).tokens.empty());
   }
   EXPECT_GE(num_states, 2);
-  EXPECT_FALSE(
-      constraint->LegalTokens(constraint->start(), kAnyRoom).exceeds_memory);
-  EXPECT_THAT(constraint->CheckMemory(),
-              StatusIs(absl::StatusCode::kResourceExhausted,
-                       ::testing::HasSubstr("the legal tokens of the states")));
+  EXPECT_EQ(constraint->max_list_bytes(), 500);
 }
 
 TEST(TextConstraintTest, TheEmptyTextAloneNeedsAnEnd) {

@@ -1,11 +1,13 @@
 #include "beam/constraint_cache.h"
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 #include <string_view>
 #include <utility>
 
 #include "base/field_error.h"
+#include "base/hash.h"
 #include "base/json_scan.h"
 #include "base/shared_list.h"
 #include "base/status.h"
@@ -23,7 +25,7 @@ namespace espalier {
 namespace {
 
 // Bounds the time of a search in the list, some microseconds.
-constexpr int kMaxEntries = 256;
+constexpr int kMaxLanguages = 256;
 
 std::string_view KindOf(const ConstraintParams& params) {
   if (params.regex) return "constraint.regex";
@@ -92,7 +94,7 @@ ConstraintCache::ConstraintCache(std::shared_ptr<const Tokenizer> tokenizer,
       max_bytes_(max_bytes),
       max_list_bytes_(max_list_bytes) {}
 
-absl::StatusOr<std::shared_ptr<const Constraint>> ConstraintCache::Get(
+absl::StatusOr<std::shared_ptr<ConstraintLanguage>> ConstraintCache::Find(
     const Request& request) {
   if (!request.params.constraint) return nullptr;
   const ConstraintParams& params = *request.params.constraint;
@@ -103,76 +105,130 @@ absl::StatusOr<std::shared_ptr<const Constraint>> ConstraintCache::Get(
         Got(KindOf(params).substr(std::string_view("constraint.").size())));
   }
   const SharedList<TokenId> end_ids = FinishingTokenIds(request.params);
-  const Key key = {.language = LanguageOf(params),
-                   .end_ids = end_ids.items(),
-                   .opens_text = OpensText(*tokenizer_, model_, request),
-                   .has_marks = params.tool_calls.has_value()};
-  const std::shared_ptr<Entry> entry = FindOrAdd(key);
-  const std::lock_guard compiling(entry->compiling);
-  const auto compiled = [&] {
-    const std::lock_guard lock(mutex_);
-    return entry->compiled;
-  };
-  if (!compiled().has_value()) Keep(entry.get(), Compile(params, key));
-  ASSIGN_OR_RETURN(Compiled found, *compiled());
-  RETURN_IF_ERROR(CheckRoom(*found.constraint, request.params));
-  return std::move(found.constraint);
-}
-
-std::shared_ptr<ConstraintCache::Entry> ConstraintCache::FindOrAdd(
-    const Key& key) {
-  std::shared_ptr<Entry> full;  // destroyed without the lock
+  Key key = {.language = LanguageOf(params),
+             .end_ids = end_ids.items(),
+             .opens_text = OpensText(*tokenizer_, model_, request),
+             .has_marks = params.tool_calls.has_value()};
+  key.hash = HashOf(key.language);
+  Languages unused;  // destroyed without the lock
   const std::lock_guard lock(mutex_);
-  const auto found = std::ranges::find(
-      entries_, key,
-      [](const auto& entry) -> const Key& { return entry->key; });
-  if (found != entries_.end()) {
-    const auto& compiled = (*found)->compiled;
-    const bool is_full = compiled.has_value() && compiled->ok() &&
-                         (*compiled)->constraint->is_full();
-    if (!is_full) {
-      entries_.splice(entries_.begin(), entries_, found);
-      return entries_.front();
-    }
-    full = std::move(*found);
-    entries_.erase(found);
+  std::shared_ptr<ConstraintLanguage> found = FindCompiled(key);
+  if (found != nullptr) {
+    DropOldest();  // their lists have grown
+  } else {
+    found = FindUncompiled(key);
   }
-  return entries_.emplace_front(std::make_shared<Entry>(key));
+  if (found == nullptr) {
+    found = std::make_shared<ConstraintLanguage>(std::move(key), params);
+    uncompiled_.push_front(found);
+  }
+  unused = TakeUnused();
+  return found;
 }
 
-void ConstraintCache::Keep(Entry* entry, absl::StatusOr<Compiled> compiled) {
-  Entries oldest;  // destroyed without the lock
+absl::StatusOr<std::shared_ptr<const Constraint>> ConstraintCache::Compile(
+    ConstraintLanguage* language) {
+  if (!language->is_compiled_) {
+    const std::lock_guard compiling(language->compiling_);
+    if (!language->is_compiled_) {
+      language->compiled_ = Make(language->params_, language->key_);
+      Keep(language);
+      language->params_ = {};
+    }
+  }
+  RETURN_IF_ERROR(language->compiled_->status());
+  return (*language->compiled_)->constraint;
+}
+
+absl::StatusOr<std::shared_ptr<const Constraint>> ConstraintCache::Get(
+    const Request& request) {
+  ASSIGN_OR_RETURN(const std::shared_ptr<ConstraintLanguage> language,
+                   Find(request));
+  if (language == nullptr) return nullptr;
+  return CompileFor(request, language.get());
+}
+
+absl::StatusOr<std::shared_ptr<const Constraint>> ConstraintCache::CompileFor(
+    const Request& request, ConstraintLanguage* language) {
+  ASSIGN_OR_RETURN(std::shared_ptr<const Constraint> constraint,
+                   Compile(language));
+  RETURN_IF_ERROR(
+      CheckRoom(*(*language->compiled_)->constraint, request.params));
+  return constraint;
+}
+
+std::shared_ptr<ConstraintLanguage> ConstraintCache::FindCompiled(
+    const Key& key) {
+  const auto found = std::ranges::find_if(
+      compiled_, [&](const auto& language) { return language->key_ == key; });
+  if (found == compiled_.end()) return nullptr;
+  const auto& compiled = *(*found)->compiled_;
+  const bool is_full = compiled.ok() && compiled->constraint->is_full();
+  Languages& to = is_full ? dropped_ : compiled_;
+  to.splice(to.begin(), compiled_, found);
+  return is_full ? nullptr : compiled_.front();
+}
+
+std::shared_ptr<ConstraintLanguage> ConstraintCache::FindUncompiled(
+    const Key& key) {
+  for (auto it = uncompiled_.begin(); it != uncompiled_.end();) {
+    std::shared_ptr<ConstraintLanguage> language = it->lock();
+    if (language != nullptr && language->key_ == key) return language;
+    it = language == nullptr ? uncompiled_.erase(it) : std::next(it);
+  }
+  return nullptr;
+}
+
+void ConstraintCache::Keep(ConstraintLanguage* language) {
+  Languages unused;  // destroyed without the lock
   const std::lock_guard lock(mutex_);
-  entry->compiled = std::move(compiled);
+  const auto found = std::ranges::find_if(
+      uncompiled_, [&](const auto& of) { return of.lock().get() == language; });
+  compiled_.push_front(found->lock());
+  uncompiled_.erase(found);
+  language->is_compiled_ = true;
   ++num_compiled_;
-  oldest = TakeOldest();
+  DropOldest();
+  unused = TakeUnused();
 }
 
-ConstraintCache::Entries ConstraintCache::TakeOldest() {
+void ConstraintCache::DropOldest() {
   std::set<const TokenVocabulary*> counted;
   int64_t num_bytes = 0;
   int num_kept = 0;
-  Entries oldest;
-  for (auto it = entries_.begin(); it != entries_.end(); ++it) {
-    const Entry& entry = **it;
-    num_bytes += static_cast<int64_t>(entry.key.language.size());
-    if (entry.compiled.has_value() && entry.compiled->ok()) {
-      const Compiled& compiled = **entry.compiled;
+  for (auto it = compiled_.begin(); it != compiled_.end(); ++it) {
+    const ConstraintLanguage& language = **it;
+    num_bytes += std::ssize(language.key_.language);
+    if (language.compiled_->ok()) {
+      const Compiled& compiled = **language.compiled_;
       num_bytes += compiled.constraint->num_bytes();
       if (counted.insert(compiled.vocabulary.tokens.get()).second) {
         num_bytes += compiled.vocabulary.num_bytes;
       }
     }
-    if (num_kept > 0 && (num_bytes > max_bytes_ || num_kept == kMaxEntries)) {
-      oldest.splice(oldest.begin(), entries_, it, entries_.end());
-      break;
+    if (num_kept > 0 && (num_bytes > max_bytes_ || num_kept == kMaxLanguages)) {
+      dropped_.splice(dropped_.begin(), compiled_, it, compiled_.end());
+      return;
     }
     ++num_kept;
   }
-  return oldest;
 }
 
-absl::StatusOr<ConstraintCache::Compiled> ConstraintCache::Compile(
+ConstraintCache::Languages ConstraintCache::TakeUnused() {
+  Languages unused;
+  for (auto it = dropped_.begin(); it != dropped_.end();) {
+    const auto next = std::next(it);
+    const auto& compiled = *(*it)->compiled_;
+    const bool is_used =
+        it->use_count() > 1 ||
+        (compiled.ok() && compiled->constraint.use_count() > 1);
+    if (!is_used) unused.splice(unused.begin(), dropped_, it);
+    it = next;
+  }
+  return unused;
+}
+
+absl::StatusOr<ConstraintCache::Compiled> ConstraintCache::Make(
     const ConstraintParams& params, const Key& key) {
   const auto compile = [&]() -> absl::StatusOr<Compiled> {
     ASSIGN_OR_RETURN(ByteAutomaton automaton,
@@ -224,12 +280,11 @@ ConstraintCache::Vocabulary ConstraintCache::OwnVocabulary(
   if (!end_adds_text && marks.empty()) return {};
   {
     const std::lock_guard lock(mutex_);
-    for (const std::shared_ptr<Entry>& entry : entries_) {
-      const auto& compiled = entry->compiled;
-      if (entry->key.end_ids == key.end_ids &&
-          entry->key.has_marks == key.has_marks && compiled.has_value() &&
-          compiled->ok()) {
-        return (*compiled)->vocabulary;
+    for (const std::shared_ptr<ConstraintLanguage>& language : compiled_) {
+      const auto& compiled = *language->compiled_;
+      if (language->key_.end_ids == key.end_ids &&
+          language->key_.has_marks == key.has_marks && compiled.ok()) {
+        return compiled->vocabulary;
       }
     }
   }

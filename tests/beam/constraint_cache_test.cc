@@ -142,6 +142,61 @@ TEST(ConstraintCacheTest, AConstraintWhoseListsExceedTheirMemoryIsMadeAnew) {
   EXPECT_EQ(cache.num_compiled(), 2);
 }
 
+TEST(ConstraintCacheTest, FindCompilesNothing) {
+  ConstraintCache cache(SharedEnFrTokenizer(), CachedModel());
+  for (const char* const regex : {"a|b", "a("}) {
+    const int64_t num_before = cache.num_compiled();
+    ASSERT_OK_AND_ASSIGN(const auto language, cache.Find(WithRegex(regex)));
+    EXPECT_FALSE(language->is_compiled());
+    EXPECT_EQ(*cache.Find(WithRegex(regex)), language);
+    EXPECT_NE(*cache.Find(WithRegex("c")), language);
+    EXPECT_EQ(cache.num_compiled(), num_before);
+    const auto constraint = cache.Compile(language.get());
+    EXPECT_TRUE(language->is_compiled());
+    EXPECT_EQ(*cache.Find(WithRegex(regex)), language);
+    EXPECT_EQ(cache.Compile(language.get()), constraint);
+    EXPECT_EQ(cache.num_compiled(), num_before + 1);
+  }
+}
+
+TEST(ConstraintCacheTest, ALanguageThatNoCallerWaitsForIsForgotten) {
+  ConstraintCache cache(SharedEnFrTokenizer(), CachedModel());
+  std::weak_ptr<ConstraintLanguage> language = *cache.Find(WithRegex("a|b"));
+  EXPECT_TRUE(language.expired());
+}
+
+// The lists of `kept` grow after it was added.
+TEST(ConstraintCacheTest, TheBytesAreBoundedWhereNothingIsAdded) {
+  ConstraintCache probe(SharedEnFrTokenizer(), CachedModel());
+  const auto bytes_of = [&](const char* regex) {
+    return static_cast<const TextConstraint&>(**probe.Get(WithRegex(regex)))
+        .num_bytes();
+  };
+  constexpr char kLarge[] = "a[^x]*";
+  ConstraintCache cache(SharedEnFrTokenizer(), CachedModel(),
+                        bytes_of("b") + bytes_of(kLarge) + 1'000);
+  std::weak_ptr<const Constraint> dropped;
+  {
+    ASSERT_OK_AND_ASSIGN(const auto kept, cache.Get(WithRegex(kLarge)));
+    ASSERT_OK(cache.Get(WithRegex("b")));
+    ASSERT_OK(cache.Get(WithRegex("b")));
+    EXPECT_EQ(*cache.Get(WithRegex(kLarge)), kept);
+    EXPECT_EQ(cache.num_compiled(), 2);
+    const auto next = kept->Advance(
+        kept->start(), kept->LegalTokens(kept->start(), 100).tokens[0]);
+    EXPECT_GT(kept->LegalTokens(next, 100).tokens.size(), 1'000u);
+    ASSERT_OK(cache.Get(WithRegex("b")));
+    dropped = kept;
+  }
+  // A request's end destroys none, but the next caller does.
+  EXPECT_FALSE(dropped.expired());
+  ASSERT_OK(cache.Get(WithRegex("b")));
+  EXPECT_TRUE(dropped.expired());
+  EXPECT_EQ(cache.num_compiled(), 2);
+  ASSERT_OK(cache.Get(WithRegex(kLarge)));
+  EXPECT_EQ(cache.num_compiled(), 3);
+}
+
 // An ordinary token that ends a sequence takes a vocabulary of its own, which
 // counts once for all constraints with these end ids.
 TEST(ConstraintCacheTest, VocabulariesOfEndIdsCountOnce) {

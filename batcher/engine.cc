@@ -30,6 +30,21 @@ namespace espalier {
 
 namespace asio = boost::asio;
 
+// Complete once it has `prepared`, which is made of the rest.
+struct OwnedRequest {
+  std::string owner;
+  std::weak_ptr<EngineCore> engine;  // the engine that prepared it
+  std::chrono::steady_clock::time_point submitted;
+  Request request;
+  std::shared_ptr<ConstraintLanguage> language;  // null: no constraint
+  std::unique_ptr<PreparedRequest> prepared = nullptr;
+  std::shared_ptr<QueueLimits::Place> place = nullptr;  // null: not taken yet
+
+  const Request& current() const {
+    return prepared != nullptr ? prepared->request : request;
+  }
+};
+
 namespace {
 
 // Returns a function that ends the request, from any thread, and frees its
@@ -68,15 +83,23 @@ struct OpenRequest {
   std::shared_ptr<QueueLimits::Place> place;
 };
 
-// Validates a request, sets its defaults, and compiles its constraint, which it
-// returns; null if it has none.
-absl::StatusOr<std::shared_ptr<const Constraint>> Complete(
+// Validates a request and sets its defaults. Returns the language of its
+// constraint; null if it has none.
+absl::StatusOr<std::shared_ptr<ConstraintLanguage>> Check(
     const EngineCore& core, Request* request) {
   if (request->continuations.empty()) {
     SpeculateByDefault(core, &request->params);
   }
   RETURN_IF_ERROR(Validate(core, request));
-  return core.constraints->Get(*request);
+  return core.constraints->Find(*request);
+}
+
+// Null without a language.
+absl::StatusOr<std::shared_ptr<const Constraint>> CompileIfAny(
+    const EngineCore& core, const Request& request,
+    ConstraintLanguage* language) {
+  if (language == nullptr) return nullptr;
+  return core.constraints->CompileFor(request, language);
 }
 
 // Does all work on a complete request that need not run on the strand. Throws
@@ -93,17 +116,16 @@ std::unique_ptr<PreparedRequest> MakePrepared(
   return prepared;
 }
 
-// Takes a place for a request. Throws std::bad_alloc.
-// Errors: kResourceExhausted if there is no place; kFailedPrecondition if
-// cancelling would not be safe; kCancelled if its caller was cancelled before,
-// under throw_if_cancelled(false).
-asio::awaitable<absl::StatusOr<std::shared_ptr<QueueLimits::Place>>> TakePlace(
-    std::shared_ptr<EngineCore> core, int64_t num_tokens, int64_t priority,
-    std::string owner = {}) {
-  const absl::Status can_wait = co_await CheckCanWait();
-  if (!can_wait.ok()) co_return can_wait;
-  co_return core->limits->Take(num_tokens, owner,
-                               priority >= kBackgroundPriority);
+// Makes the request ready to run. Throws std::bad_alloc.
+// Errors: of its constraint.
+absl::Status CompleteRequest(const EngineCore& core, OwnedRequest* owned) {
+  if (owned->prepared != nullptr) return absl::OkStatus();
+  ASSIGN_OR_RETURN(std::shared_ptr<const Constraint> constraint,
+                   CompileIfAny(core, owned->request, owned->language.get()));
+  owned->prepared = MakePrepared(core, std::move(owned->request),
+                                 std::move(constraint), owned->submitted);
+  owned->language.reset();
+  return absl::OkStatus();
 }
 
 OpenRequest OpenAt(std::shared_ptr<QueueLimits::Place> place,
@@ -114,19 +136,41 @@ OpenRequest OpenAt(std::shared_ptr<QueueLimits::Place> place,
   return open;
 }
 
-// `num_prompt_tokens`: as given by the caller.
-int64_t NumWaitingTokens(int64_t num_prompt_tokens, const Request& request) {
-  return num_prompt_tokens + std::ssize(request.params.decoder_prompt_tokens) +
-         NumContinuationTokens(request);
+// `num_prompt_tokens`: as given by the caller. Throws std::bad_alloc.
+// Errors: kResourceExhausted if there is no place.
+absl::StatusOr<std::shared_ptr<QueueLimits::Place>> TakePlace(
+    const EngineCore& core, int64_t num_prompt_tokens, const Request& request,
+    const std::string& owner = {}) {
+  const int64_t num_tokens = num_prompt_tokens +
+                             std::ssize(request.params.decoder_prompt_tokens) +
+                             NumContinuationTokens(request);
+  return core.limits->Take(num_tokens, owner,
+                           request.params.priority >= kBackgroundPriority);
+}
+
+// Likewise, unless it has one.
+absl::Status TakePlace(const EngineCore& core, OwnedRequest* owned) {
+  if (owned->place != nullptr) return absl::OkStatus();
+  const int64_t num_prompt_tokens =
+      owned->prepared != nullptr ? owned->prepared->num_prompt_tokens()
+                                 : std::ssize(owned->request.prompt_tokens);
+  ASSIGN_OR_RETURN(owned->place, TakePlace(core, num_prompt_tokens,
+                                           owned->current(), owned->owner));
+  return absl::OkStatus();
 }
 
 // Prepares the request for submission. Throws std::bad_alloc.
-// Errors: of an invalid request; as TakePlace.
+// Errors: of an invalid request; as TakePlace; kFailedPrecondition if
+// cancelling would not be safe; kCancelled if its caller was cancelled before,
+// under throw_if_cancelled(false).
 asio::awaitable<absl::StatusOr<OpenRequest>> Open(
     std::shared_ptr<EngineCore> core, Request request) {
   const auto submitted = std::chrono::steady_clock::now();
+  absl::StatusOr<std::shared_ptr<ConstraintLanguage>> language =
+      Check(*core, &request);
   absl::StatusOr<std::shared_ptr<const Constraint>> constraint =
-      Complete(*core, &request);
+      language.ok() ? CompileIfAny(*core, request, language->get())
+                    : language.status();
   if (!constraint.ok()) {
     // Parts are for interfaces with other names, which call Prepare: a user's
     // ToString() would print them (base/field_error.h).
@@ -134,37 +178,31 @@ asio::awaitable<absl::StatusOr<OpenRequest>> Open(
     invalid.ErasePayload("espalier/field_error");
     co_return invalid;
   }
-  auto place = co_await TakePlace(
-      core, NumWaitingTokens(std::ssize(request.prompt_tokens), request),
-      request.params.priority);
+  const absl::Status can_wait = co_await CheckCanWait();
+  if (!can_wait.ok()) co_return can_wait;
+  auto place = TakePlace(*core, std::ssize(request.prompt_tokens), request);
   if (!place.ok()) co_return place.status();
   co_return OpenAt(*std::move(place),
                    std::move(*MakePrepared(*core, std::move(request),
                                            *std::move(constraint), submitted)));
 }
 
-struct OwnedRequest {
-  std::unique_ptr<PreparedRequest> prepared;
-  std::string owner;
-  std::weak_ptr<EngineCore> engine;  // the engine that prepared it
-};
-
 asio::awaitable<absl::StatusOr<OpenRequest>> Open(
-    std::shared_ptr<EngineCore> core, OwnedRequest ready) {
-  if (ready.prepared == nullptr) {
+    std::shared_ptr<EngineCore> core, std::unique_ptr<OwnedRequest> ready) {
+  if (ready == nullptr) {
     co_return FailedPrecondition("a prepared request runs once, and this one ",
                                  "was moved from");
   }
-  if (ready.engine.lock() != core) {
+  if (ready->engine.lock() != core) {
     co_return FailedPrecondition("another engine prepared this request");
   }
-  const int64_t num_tokens = NumWaitingTokens(
-      ready.prepared->num_prompt_tokens(), ready.prepared->request);
-  auto place = co_await TakePlace(core, num_tokens,
-                                  ready.prepared->request.params.priority,
-                                  std::move(ready.owner));
-  if (!place.ok()) co_return place.status();
-  co_return OpenAt(*std::move(place), std::move(*ready.prepared));
+  const absl::Status completed = CompleteRequest(*core, ready.get());
+  if (!completed.ok()) co_return completed;
+  const absl::Status can_wait = co_await CheckCanWait();
+  if (!can_wait.ok()) co_return can_wait;
+  const absl::Status taken = TakePlace(*core, ready.get());
+  if (!taken.ok()) co_return taken;
+  co_return OpenAt(std::move(ready->place), std::move(*ready->prepared));
 }
 
 // Returns `done` wrapped to free the request's place first, so that its caller
@@ -191,7 +229,7 @@ void Submit(const std::shared_ptr<EngineCore>& core, CancelOnDestruction* guard,
 }
 
 // Takes parameters by value, because the coroutine may outlive the engine.
-// Given is Request or OwnedRequest.
+// Given is Request or std::unique_ptr<OwnedRequest>.
 template <typename Given>
 asio::awaitable<absl::StatusOr<Result>> RunRequest(
     std::shared_ptr<EngineCore> core, Given request) {
@@ -362,23 +400,63 @@ void Engine::EndRequests() {
   core_->Interrupt();
 }
 
-Engine::Prepared::Prepared(std::unique_ptr<PreparedRequest> request,
-                           std::string owner, std::weak_ptr<EngineCore> engine)
-    : request_(std::move(request)),
-      owner_(std::move(owner)),
-      engine_(std::move(engine)) {}
+Engine::Prepared::Prepared(std::unique_ptr<OwnedRequest> request)
+    : request_(std::move(request)) {}
 Engine::Prepared::Prepared(Prepared&&) noexcept = default;
 Engine::Prepared& Engine::Prepared::operator=(Prepared&&) noexcept = default;
 Engine::Prepared::~Prepared() = default;
 
+std::shared_ptr<ConstraintLanguage> Engine::Prepared::uncompiled() const {
+  return request_->language;
+}
+
+const GenerationParams& Engine::Prepared::params() const {
+  return request_->current().params;
+}
+
+std::optional<std::chrono::steady_clock::time_point>
+Engine::Prepared::deadline() const {
+  const std::optional<int64_t>& deadline_ms = params().deadline_ms;
+  if (!deadline_ms) return std::nullopt;
+  return request_->submitted + std::chrono::milliseconds(*deadline_ms);
+}
+
 absl::StatusOr<Engine::Prepared> Engine::Prepare(Request request,
-                                                 std::string owner) const try {
+                                                 PrepareOptions options) const
+    try {
   const auto submitted = std::chrono::steady_clock::now();
-  ASSIGN_OR_RETURN(std::shared_ptr<const Constraint> constraint,
-                   Complete(*core_, &request));
-  return Prepared(MakePrepared(*core_, std::move(request),
-                               std::move(constraint), submitted),
-                  std::move(owner), core_);
+  ASSIGN_OR_RETURN(std::shared_ptr<ConstraintLanguage> language,
+                   Check(*core_, &request));
+  const bool completes =
+      options.compiles || language == nullptr || language->is_compiled();
+  auto owned = std::make_unique<OwnedRequest>(
+      OwnedRequest{.owner = std::move(options.owner),
+                   .engine = core_,
+                   .submitted = submitted,
+                   .request = std::move(request),
+                   .language = std::move(language)});
+  if (completes) RETURN_IF_ERROR(CompleteRequest(*core_, owned.get()));
+  return Prepared(std::move(owned));
+} catch (const std::bad_alloc&) {
+  return core_->too_little_memory;
+}
+
+absl::Status Engine::TakePlace(Prepared* request) const try {
+  return espalier::TakePlace(*core_, request->request_.get());
+} catch (const std::bad_alloc&) {
+  return core_->too_little_memory;
+}
+
+void Engine::Compile(ConstraintLanguage* language) const {
+  core_->constraints->Compile(language).IgnoreError();
+}
+
+bool Engine::HasCompiled(const ConstraintLanguage& language) {
+  return language.is_compiled();
+}
+
+absl::Status Engine::Complete(Prepared* request) const try {
+  return CompleteRequest(*core_, request->request_.get());
 } catch (const std::bad_alloc&) {
   return core_->too_little_memory;
 }
@@ -388,9 +466,7 @@ asio::awaitable<absl::StatusOr<Result>> Engine::Generate(Request request) {
 }
 
 asio::awaitable<absl::StatusOr<Result>> Engine::Generate(Prepared request) {
-  return RunRequest(core_, OwnedRequest{std::move(request.request_),
-                                        std::move(request.owner_),
-                                        std::move(request.engine_)});
+  return RunRequest(core_, std::move(request.request_));
 }
 
 asio::awaitable<absl::StatusOr<ResultStream>> Engine::Stream(
@@ -400,11 +476,7 @@ asio::awaitable<absl::StatusOr<ResultStream>> Engine::Stream(
 
 asio::awaitable<absl::StatusOr<ResultStream>> Engine::Stream(
     Prepared request, StreamOptions options) {
-  return OpenStream(
-      core_,
-      OwnedRequest{std::move(request.request_), std::move(request.owner_),
-                   std::move(request.engine_)},
-      options);
+  return OpenStream(core_, std::move(request.request_), options);
 }
 
 asio::awaitable<void> Engine::Drain() { return RunDrain(core_); }

@@ -47,7 +47,9 @@
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
+#include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -61,9 +63,20 @@
 
 namespace espalier {
 
-class EngineCore;        // batcher/engine_core.h
-struct PreparedRequest;  // beam/prepared_request.h
-class StepExecutor;      // exec_request/step_executor.h
+class ConstraintLanguage;  // beam/constraint_cache.h
+class EngineCore;          // batcher/engine_core.h
+struct OwnedRequest;       // batcher/engine.cc
+struct PreparedRequest;    // beam/prepared_request.h
+class StepExecutor;        // exec_request/step_executor.h
+
+struct PrepareOptions {
+  // The owner whose share of the places the request uses
+  // (batcher/queue_limits.h); empty: no owner.
+  std::string owner = {};
+  // False: a constraint that is not compiled yet, which may take two seconds,
+  // is left to Engine::Complete.
+  bool compiles = true;
+};
 
 class Engine {
  public:
@@ -90,24 +103,39 @@ class Engine {
     Prepared& operator=(Prepared&&) noexcept;
     ~Prepared();
 
+    // The language that Prepare left to Complete; null: none.
+    std::shared_ptr<ConstraintLanguage> uncompiled() const;
+    const GenerationParams& params() const;
+    // The end of its deadline_ms; nullopt without.
+    std::optional<std::chrono::steady_clock::time_point> deadline() const;
+
    private:
     friend class Engine;
-    Prepared(std::unique_ptr<PreparedRequest> request, std::string owner,
-             std::weak_ptr<EngineCore> engine);
+    explicit Prepared(std::unique_ptr<OwnedRequest> request);
 
-    std::unique_ptr<PreparedRequest> request_;
-    std::string owner_;
-    std::weak_ptr<EngineCore> engine_;
+    std::unique_ptr<OwnedRequest> request_;  // null after a move
   };
 
   // Does all work on a request whose cost grows with the size of its lists.
   // Requests that share lists (base/shared_list.h) share the work. Any thread.
-  // deadline_ms counts from this call. `owner` names the owner whose share of
-  // the places the request uses (batcher/queue_limits.h); empty: no owner.
+  // deadline_ms counts from this call.
   // Errors: kInvalidArgument, and kResourceExhausted if memory runs out, as
   // Generate.
   absl::StatusOr<Prepared> Prepare(Request request,
-                                   std::string owner = {}) const;
+                                   PrepareOptions options = {}) const;
+
+  // For a caller that waits before it completes a request: takes its place in
+  // the queue now. Otherwise Generate and Stream do.
+  // Errors: kResourceExhausted if the queue limits leave no place.
+  absl::Status TakePlace(Prepared* request) const;
+  // Compiles a language, in up to two seconds, unless that was done. Any
+  // thread; throws std::bad_alloc. Complete returns its error.
+  void Compile(ConstraintLanguage* language) const;
+  static bool HasCompiled(const ConstraintLanguage& language);
+  // Does the rest of what Prepare left, which is little once the language is
+  // compiled. Generate and Stream do it if this is not called.
+  // Errors: as Prepare.
+  absl::Status Complete(Prepared* request) const;
 
   // Runs one request to its end. Cancelling the awaiting coroutine (by the
   // cancellation types that it allows; by default terminal) or destroying it

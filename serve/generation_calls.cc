@@ -1,5 +1,7 @@
 #include "serve/generation_calls.h"
 
+#include <algorithm>
+#include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/error.hpp>
 #include <boost/system/system_error.hpp>
 #include <memory>
@@ -10,6 +12,7 @@
 
 #include "base/status.h"
 #include "batcher/engine.h"
+#include "batcher/scheduler/deadlines.h"
 #include "espalier/split_text.h"
 #include "openai/answer.h"
 #include "openai/answer_writer.h"
@@ -151,6 +154,65 @@ std::vector<OpenAnswer> OpenAnswersOf(
   return answers;
 }
 
+// Runs of a call's requests, which clients can abort from before they start.
+struct AbortableRuns {
+  AbortableRuns(const asio::any_io_executor& executor, RunningCalls* running,
+                const Caller& caller, const std::string& answer_id)
+      : runs(executor),
+        entry(MakeAbortable(running, caller, answer_id, &runs)) {}
+
+  PromptRuns runs;
+  const RunningCalls::Entry entry;
+};
+
+// Does what CallAnswerer::Complete does, and may outlive the answerer.
+asio::awaitable<absl::Status> CompleteRequests(std::shared_ptr<ReadyCall> ready,
+                                               const Engine* engine,
+                                               CompileQueue* queue,
+                                               WorkerThread* worker,
+                                               std::string owner) {
+  const auto named = [ready](const PromptRequest& request,
+                             const absl::Status& error) {
+    return ErrorOfPrompt(request, ready->call,
+                         request.engine.finish(error).status());
+  };
+  // All before it waits: a call that there is no room for is refused at once.
+  for (PromptRequest& request : ready->prompts) {
+    const absl::Status taken = engine->TakePlace(&*request.prepared);
+    if (!taken.ok()) co_return named(request, taken);
+  }
+  for (PromptRequest& request : ready->prompts) {
+    Engine::Prepared& prepared = *request.prepared;
+    if (prepared.uncompiled() == nullptr) continue;
+    const GenerationParams& params = prepared.params();
+    // A variable: gcc 12 destroys temporaries of such an expression twice.
+    CompileQueue::Work work = {.language = prepared.uncompiled(),
+                               .tenant = owner.empty() ? params.tenant : owner,
+                               .priority = params.priority,
+                               .deadline = prepared.deadline()};
+    absl::Status waited = co_await queue->Wait(std::move(work));
+    if (absl::IsDeadlineExceeded(waited)) {
+      waited = PassedDeadline(*params.deadline_ms,
+                              "the request waited until its constraint was "
+                              "compiled");
+    }
+    if (!waited.ok()) co_return named(request, waited);
+  }
+  WorkerThread::WorkFor<bool> complete = [ready, engine,
+                                          named]() -> absl::StatusOr<bool> {
+    for (PromptRequest& request : ready->prompts) {
+      const absl::Status completed = engine->Complete(&*request.prepared);
+      if (!completed.ok()) return named(request, completed);
+    }
+    return true;
+  };
+  const bool is_long =
+      ready->num_body_bytes > static_cast<int64_t>(kMaxCallBytesOnIoThread);
+  const absl::StatusOr<bool> completed =
+      co_await worker->RunIf<bool>(is_long, std::move(complete));
+  co_return completed.status();
+}
+
 class CallAnswerer {
  public:
   CallAnswerer(http::Exchange* exchange, ServedModel* model,
@@ -184,7 +246,12 @@ class CallAnswerer {
   auto Refuse(const openai::Error& error) {
     return exchange_->Respond(ErrorResponse(error, caller_.headers));
   }
-  asio::awaitable<absl::Status> AnswerWhole();
+  // Returns once nothing is left of the requests but to run them.
+  // Errors: of their constraints; of the queue that these wait in; as
+  // runs.Next.
+  asio::awaitable<absl::Status> Complete(PromptRuns* runs);
+  asio::awaitable<absl::Status> AnswerWhole(
+      std::unique_ptr<AbortableRuns> runs);
   asio::awaitable<absl::Status> Write(
       std::vector<openai::PromptAnswer> answers);
   asio::awaitable<absl::Status> WriteRendered(Body body);
@@ -192,11 +259,13 @@ class CallAnswerer {
   // as clients like it. Errors: before the first piece was sent.
   asio::awaitable<absl::Status> SendPieces(bool is_much,
                                            WorkerThread::WorkFor<Piece> next);
-  asio::awaitable<absl::Status> AnswerInEvents();
+  asio::awaitable<absl::Status> AnswerInEvents(
+      std::unique_ptr<AbortableRuns> runs);
   // Sends events, of which one may have megabytes, a piece at a time. `events`
   // must live until it completes. False as Exchange::SendEvents.
   asio::awaitable<bool> SendEvents(std::string_view events);
   asio::awaitable<absl::Status> RunAll(
+      std::unique_ptr<AbortableRuns> runs,
       std::vector<openai::PromptAnswer>* answers);
   // The answer to a request.
   asio::awaitable<absl::StatusOr<Generation>> Finish(
@@ -208,7 +277,7 @@ class CallAnswerer {
   http::Exchange* const exchange_;
   ServedModel* const model_;
   WorkerThread* const worker_;
-  WorkerThread* const compiling_;
+  CompileQueue* const compiling_;
   HeldMemory* const memory_;
   RunningCalls* const running_;
   Caller caller_;
@@ -262,11 +331,13 @@ asio::awaitable<void> CallAnswerer::Answer(openai::Api api,
   head_ = {openai::AnswerId(api, caller_.request_id),
            absl::ToUnixSeconds(absl::Now()), model_->name};
   MeteredCall metered(&model_->meter, NumRows(requests()));
-  absl::Status answered;
-  if (call().stream) {
-    answered = co_await AnswerInEvents();
-  } else {
-    answered = co_await AnswerWhole();
+  auto runs = std::make_unique<AbortableRuns>(exchange_->executor(), running_,
+                                              caller_, head_.id);
+  absl::Status answered = co_await Complete(&runs->runs);
+  if (answered.ok() && call().stream) {
+    answered = co_await AnswerInEvents(std::move(runs));
+  } else if (answered.ok()) {
+    answered = co_await AnswerWhole(std::move(runs));
   }
   if (is_answered_) metered.SetAnswered();
   if (!answered.ok()) {
@@ -279,7 +350,10 @@ asio::awaitable<void> CallAnswerer::Render(openai::Api api,
   const auto body =
       std::make_shared<const std::string>(exchange_->TakeRequest().body);
   if (!co_await Begin(api, body, limits)) co_return;
-  const absl::Status answered = co_await WriteRendered(body);
+  AbortableRuns runs(exchange_->executor(), running_, caller_,
+                     openai::AnswerId(api, caller_.request_id));
+  absl::Status answered = co_await Complete(&runs.runs);
+  if (answered.ok()) answered = co_await WriteRendered(body);
   if (!answered.ok()) {
     co_await Refuse(openai::ErrorOf(answered, &call()));
   }
@@ -297,22 +371,23 @@ asio::awaitable<absl::StatusOr<CallAnswerer::Ready>> CallAnswerer::MakeReady(
   }
   WorkerThread::WorkFor<Ready> work = [api, body = std::move(body), &limits,
                                        model = model_, caller = caller_] {
-    auto ready =
-        std::make_shared<ReadyCall>(BeginReadyCall(api, *body, limits, *model));
-    if (!CompilesConstraint(*ready, *model)) {
-      FinishReadyCall(*model, caller, ready.get());
-    }
-    return ready;
+    return std::make_shared<ReadyCall>(
+        MakeReadyCall(api, *body, limits, *model, caller));
   };
-  absl::StatusOr<Ready> begun =
-      co_await worker_->RunIf<Ready>(is_long, std::move(work));
-  if (!begun.ok() || !CompilesConstraint(**begun, *model_)) co_return begun;
-  WorkerThread::WorkFor<Ready> compile = [ready = *std::move(begun),
-                                          model = model_, caller = caller_] {
-    FinishReadyCall(*model, caller, ready.get());
-    return ready;
-  };
-  co_return co_await compiling_->Run<Ready>(std::move(compile));
+  co_return co_await worker_->RunIf<Ready>(is_long, std::move(work));
+}
+
+// A call whose requests are complete does not wait at all.
+asio::awaitable<absl::Status> CallAnswerer::Complete(PromptRuns* runs) {
+  const bool is_complete =
+      std::ranges::all_of(requests(), [](const PromptRequest& request) {
+        return request.prepared->uncompiled() == nullptr;
+      });
+  if (is_complete) co_return absl::OkStatus();
+  asio::awaitable<absl::Status> work =
+      CompleteRequests(ready_, &model_->generator.engine(), compiling_, worker_,
+                       OwnerOf(caller_));
+  co_return co_await runs->Await(std::move(work));
 }
 
 void CallAnswerer::SetRequestId(const std::string& id) {
@@ -340,13 +415,12 @@ asio::awaitable<absl::StatusOr<Generation>> CallAnswerer::Finish(
 
 // Errors: that of the first request that has one.
 asio::awaitable<absl::Status> CallAnswerer::RunAll(
+    std::unique_ptr<AbortableRuns> abortable,
     std::vector<openai::PromptAnswer>* answers) {
   Engine& engine = model_->generator.engine();
   std::vector<OpenAnswer> open = OpenAnswersOf(requests());
   answers->resize(open.size());
-  PromptRuns runs(exchange_->executor());
-  const RunningCalls::Entry abortable =
-      MakeAbortable(running_, caller_, head_.id, &runs);
+  PromptRuns& runs = abortable->runs;
   for (size_t i = 0; i < requests().size(); ++i) {
     runs.Start(static_cast<int>(i), engine, *std::move(requests()[i].prepared));
   }
@@ -364,9 +438,10 @@ asio::awaitable<absl::Status> CallAnswerer::RunAll(
   co_return absl::OkStatus();
 }
 
-asio::awaitable<absl::Status> CallAnswerer::AnswerWhole() {
+asio::awaitable<absl::Status> CallAnswerer::AnswerWhole(
+    std::unique_ptr<AbortableRuns> runs) {
   std::vector<openai::PromptAnswer> answers;
-  const absl::Status run = co_await RunAll(&answers);
+  const absl::Status run = co_await RunAll(std::move(runs), &answers);
   if (!run.ok()) co_return run;
   co_return co_await Write(std::move(answers));
 }
@@ -448,7 +523,8 @@ asio::awaitable<absl::Status> CallAnswerer::SendPieces(
 }
 
 // Errors: before the first event.
-asio::awaitable<absl::Status> CallAnswerer::AnswerInEvents() {
+asio::awaitable<absl::Status> CallAnswerer::AnswerInEvents(
+    std::unique_ptr<AbortableRuns> abortable) {
   Engine& engine = model_->generator.engine();
   std::vector<std::vector<ResultStream>> streams;  // one per prompt
   for (PromptRequest& request : requests()) {
@@ -466,9 +542,7 @@ asio::awaitable<absl::Status> CallAnswerer::AnswerInEvents() {
       ready_, head_, TakeParts(&requests()), model_->generator.tokenizer());
   answer_ = streamed;
   openai::EventWriter& writer = *streamed->writer;
-  PromptRuns runs(exchange_->executor());
-  const RunningCalls::Entry abortable =
-      MakeAbortable(running_, caller_, head_.id, &runs);
+  PromptRuns& runs = abortable->runs;
   int first = 0;
   for (std::vector<ResultStream>& of_prompt : streams) {
     const auto num_requests = static_cast<int>(of_prompt.size());

@@ -15,6 +15,7 @@
 #include "http/exchange.h"
 #include "openai/call.h"
 #include "openai/error.h"
+#include "serve/compile_queue.h"
 #include "serve/held_memory.h"
 #include "serve/prompt_requests.h"
 #include "serve/prompt_runs.h"
@@ -29,11 +30,12 @@ struct CallResources {
   WorkerThread* worker;  // for long bodies and answers
   HeldMemory* memory;
   RunningCalls* running;
-  WorkerThread* compiling;  // for calls with a constraint
+  CompileQueue* compiling;  // for calls whose constraint is not compiled
 };
 
-// Answers one call, with its results or an error. While its requests run,
-// clients can abort it (MakeAbortable). Cancelling it ends its requests. Throws
+// Answers one call, with its results or an error. While its requests run, or
+// wait until their constraints are compiled, clients can abort it
+// (MakeAbortable). Cancelling it ends its requests. Throws
 // boost::system::system_error to cut off a whole answer that fails after a part
 // of it was sent (http/exchange.h).
 // REQUIRES: `model` and `limits` outlive the threads of resources.worker and

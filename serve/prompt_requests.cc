@@ -415,11 +415,12 @@ absl::Status NameError(const absl::Status& error, const NamedValues& defaults,
                       "the defaults of the server or its model");
 }
 
-// Has the engine make a prompt's request ready.
+// Has the engine make a prompt's request ready, but for a constraint that is
+// not compiled.
 absl::Status Prepare(const Engine& engine, const openai::Call& call,
                      const std::string& owner, PromptRequest* prompt) {
-  absl::StatusOr<Engine::Prepared> prepared =
-      engine.Prepare(std::move(prompt->engine.request), owner);
+  absl::StatusOr<Engine::Prepared> prepared = engine.Prepare(
+      std::move(prompt->engine.request), {.owner = owner, .compiles = false});
   if (!prepared.ok()) {
     return NameError(prompt->engine.finish(prepared.status()).status(),
                      prompt->parts.defaults, prompt->place, call);

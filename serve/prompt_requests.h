@@ -72,7 +72,8 @@ struct RequestPlace {
 struct PromptRequest {
   // Its request moves to `prepared`.
   EngineRequest engine = {};
-  // Set once the checks of all prompts have passed.
+  // Set once the checks of all prompts have passed. May lack its constraint
+  // (Engine::Prepared::uncompiled).
   std::optional<Engine::Prepared> prepared = {};
   openai::PromptParts parts = {};
   RequestPlace place = {};

@@ -133,6 +133,15 @@ void PromptRuns::Start(int first, std::vector<ResultStream> streams) {
   Spawn(shared_, ReadStreams(shared_.get(), first, std::move(streams)));
 }
 
+asio::awaitable<absl::Status> PromptRuns::Await(
+    asio::awaitable<absl::Status> work) {
+  const auto result = std::make_shared<absl::Status>();
+  Spawn(shared_, Report(shared_.get(), std::move(work), result));
+  const std::optional<RunEvent> failed = co_await Next();
+  if (!failed) co_return *result;
+  co_return std::get<absl::StatusOr<Result>>(failed->what).status();
+}
+
 void PromptRuns::StartPings() { Spawn(shared_, SendPings(shared_.get())); }
 
 asio::awaitable<std::optional<RunEvent>> PromptRuns::Next() {
@@ -198,6 +207,14 @@ asio::awaitable<void> PromptRuns::Send(Shared* shared,
   }
   shared->sent.emplace(std::move(event));
   shared->filled.cancel();
+}
+
+asio::awaitable<void> PromptRuns::Report(Shared* shared,
+                                         asio::awaitable<absl::Status> work,
+                                         std::shared_ptr<absl::Status> result) {
+  *result = co_await std::move(work);
+  std::optional<RunEvent> is_done;
+  co_await Send(shared, is_done);
 }
 
 asio::awaitable<void> PromptRuns::ReadStreams(

@@ -48,6 +48,11 @@ class PromptRuns {
   // `first` on, the events of each and then its result; or an error, which is
   // the end.
   void Start(int first, std::vector<ResultStream> streams);
+  // Returns what `work` returns, or the error that Next would. `work` owns what
+  // it uses, or that outlives the executor: it ends after this if it is
+  // cancelled. REQUIRES: nothing else was started.
+  boost::asio::awaitable<absl::Status> Await(
+      boost::asio::awaitable<absl::Status> work);
   // From now on Next returns nothing, now and then, while nothing comes: at
   // least every 15 s something does.
   void StartPings();
@@ -69,6 +74,9 @@ class PromptRuns {
   static boost::asio::awaitable<void> SendPings(Shared* shared);
   static boost::asio::awaitable<void> Send(Shared* shared,
                                            std::optional<RunEvent>& event);
+  static boost::asio::awaitable<void> Report(
+      Shared* shared, boost::asio::awaitable<absl::Status> work,
+      std::shared_ptr<absl::Status> result);
   static boost::asio::awaitable<void> ReadStreams(
       Shared* shared, int first, std::vector<ResultStream> streams);
   static boost::asio::awaitable<void> AwaitResult(Shared* shared, int request,

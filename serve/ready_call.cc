@@ -88,9 +88,9 @@ absl::StatusOr<std::vector<PromptRequest>> MakePrompts(openai::Call* call,
 
 }  // namespace
 
-ReadyCall BeginReadyCall(openai::Api api, std::string_view body,
-                         const openai::Limits& limits,
-                         const ServedModel& model) {
+ReadyCall MakeReadyCall(openai::Api api, std::string_view body,
+                        const openai::Limits& limits, ServedModel& model,
+                        Caller caller) {
   ReadyCall ready;
   ready.num_body_bytes = std::ssize(body);
   absl::StatusOr<openai::Call> call = openai::ReadCall(api, body, limits);
@@ -103,27 +103,19 @@ ReadyCall BeginReadyCall(openai::Api api, std::string_view body,
   const absl::Status constrained = openai::ConstrainToolCalls(&ready.call);
   if (!constrained.ok()) {
     ready.refusal = openai::ErrorOf(constrained, &ready.call);
+    return ready;
+  }
+  if (!ready.call.request_id.empty()) {
+    caller.request_id = ready.call.request_id;
+  }
+  absl::StatusOr<std::vector<PromptRequest>> prompts =
+      MakePrompts(&ready.call, ready.num_body_bytes, model, caller);
+  if (prompts.ok()) {
+    ready.prompts = *std::move(prompts);
+  } else {
+    ready.refusal = openai::ErrorOf(prompts.status(), &ready.call);
   }
   return ready;
-}
-
-bool CompilesConstraint(const ReadyCall& ready, const ServedModel& model) {
-  return !ready.refusal.has_value() &&
-         (ready.call.params.constraint.has_value() ||
-          model.defaults.call().params.constraint.has_value());
-}
-
-void FinishReadyCall(ServedModel& model, Caller caller, ReadyCall* ready) {
-  if (ready->refusal.has_value()) return;
-  openai::Call& call = ready->call;
-  if (!call.request_id.empty()) caller.request_id = call.request_id;
-  absl::StatusOr<std::vector<PromptRequest>> prompts =
-      MakePrompts(&call, ready->num_body_bytes, model, caller);
-  if (prompts.ok()) {
-    ready->prompts = *std::move(prompts);
-  } else {
-    ready->refusal = openai::ErrorOf(prompts.status(), &call);
-  }
 }
 
 }  // namespace espalier::serve

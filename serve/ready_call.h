@@ -3,11 +3,7 @@
 // the longer its body is; what its prompts share, such as lists of tokens, is
 // made once.
 //
-//   ReadyCall ready = BeginReadyCall(api, body, limits, model);
-//   // On a thread that may be busy for seconds, if CompilesConstraint().
-//   FinishReadyCall(model, caller, &ready);
-//
-// Thread safety: a value; the functions from any thread.
+// Thread safety: a value; the function from any thread.
 #pragma once
 
 #include <cstdint>
@@ -40,17 +36,10 @@ inline constexpr size_t kMaxCallBytesOnIoThread = 16 << 10;
 // it among others, and what selection makes of it.
 inline constexpr int64_t kHeldPerBodyByte = 16;
 
-// Reads a call. It has no prompts yet.
-ReadyCall BeginReadyCall(openai::Api api, std::string_view body,
-                         const openai::Limits& limits,
-                         const ServedModel& model);
-
-// True if FinishReadyCall may compile a constraint, the call's or the server's
-// default, which may take a second or two however short the body is.
-bool CompilesConstraint(const ReadyCall& ready, const ServedModel& model);
-
-// Makes the prompts, unless the call has a refusal. `caller` gets the call's
-// own request id, if it has one.
-void FinishReadyCall(ServedModel& model, Caller caller, ReadyCall* ready);
+// `caller` gets the call's own request id, if it has one. Compiles no
+// constraint (Engine::Prepared::uncompiled).
+ReadyCall MakeReadyCall(openai::Api api, std::string_view body,
+                        const openai::Limits& limits, ServedModel& model,
+                        Caller caller);
 
 }  // namespace espalier::serve

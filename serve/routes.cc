@@ -18,11 +18,11 @@
 #include "espalier/chat.h"
 #include "openai/abort.h"
 #include "openai/resolve_params.h"
-#include "serve/http_metrics.h"
 #include "serve/page.h"
 #include "serve/prompt_tokens.h"
 #include "serve/ready_call.h"
 #include "serve/server_core.h"
+#include "serve/server_metrics.h"
 #include "serve/text_calls.h"
 #include "serve/trace_answer.h"
 
@@ -146,7 +146,9 @@ ServerCore::Work ServerCore::Metrics(Call& call) {
   response.content_type = kPrometheusContentType;
   response.body = PrometheusText(stats, labels);
   const http::Server* const http = listening_;
-  if (http != nullptr) response.body += HttpMetrics(http->stats());
+  if (http != nullptr) {
+    response.body += ServerMetrics(http->stats(), compiling_.stats());
+  }
   co_await call.exchange.Respond(std::move(response));
 }
 

@@ -138,7 +138,8 @@ absl::StatusOr<std::shared_ptr<PromptScores>> MakeRequests(
   for (EngineRequest& request : *requests) {
     request.request.caller_id = TraceId(caller, id);
     absl::StatusOr<Engine::Prepared> prepared =
-        model.generator.engine().Prepare(std::move(request.request), owner);
+        model.generator.engine().Prepare(std::move(request.request),
+                                         {.owner = owner});
     if (!prepared.ok()) {
       return InWordsOfScoring(request.finish(prepared.status()).status(),
                               continuations);

@@ -13,9 +13,11 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
+#include "batcher/engine.h"
 #include "http/server.h"
 #include "openai/listing.h"
 #include "openai/server_defaults.h"
+#include "serve/compile_queue.h"
 #include "serve/generation_calls.h"
 #include "serve/job_calls.h"
 #include "serve/request_log.h"
@@ -184,10 +186,15 @@ class ServerCore {
   // Long calls and answers; as many may wait as requests of the engine do.
   WorkerThread calls_{"read a long call, or write a long answer",
                       /*max_waiting=*/1024};
-  // Calls with a constraint, which may take a second each. More threads would
-  // take cores from the model.
+  // Constraints, which may take two seconds each. More threads would take cores
+  // from the model.
   static constexpr int kCompilingThreads = 2;
-  WorkerThread compiling_{"compile a constraint", /*max_waiting=*/1024};
+  CompileQueue compiling_{{.compile =
+                               [this](ConstraintLanguage* language) {
+                                 model_.load()->generator.engine().Compile(
+                                     language);
+                               },
+                           .is_compiled = Engine::HasCompiled}};
   std::unique_ptr<JobCalls> jobs_;  // null: there are none
 };
 

@@ -1,8 +1,15 @@
 #include "batcher/scheduler/deadlines.h"
 
 #include "base/check.h"
+#include "base/field_error.h"
 
 namespace espalier {
+
+absl::Status PassedDeadline(int64_t deadline_ms, std::string_view waited_for) {
+  return MakeFieldError(absl::StatusCode::kDeadlineExceeded, "`deadline_ms`, ",
+                        deadline_ms,
+                        ", has passed before the first token: ", waited_for);
+}
 
 Deadlines::~Deadlines() {
   CHECK(times_.empty()) << times_.size() << " deadlines outlive their owner";

@@ -13,13 +13,20 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <optional>
 #include <set>
+#include <string_view>
 #include <utility>
 
+#include "absl/status/status.h"
 #include "base/ids.h"
 
 namespace espalier {
+
+// Returns the error of a request whose `deadline_ms` has passed while it waited
+// for something: "the request waited for a place".
+absl::Status PassedDeadline(int64_t deadline_ms, std::string_view waited_for);
 
 class Deadlines {
  public:

@@ -27,13 +27,10 @@ std::string_view WaitsFor(const SequenceGroup& group) {
                             : "the request's first step was running";
 }
 
-absl::Status PassedDeadline(const Request& request,
-                            std::string_view waited_for) {
-  return UntilThereIsMemory([&] {
-    return MakeFieldError(absl::StatusCode::kDeadlineExceeded,
-                          "`deadline_ms`, ", *request.params.deadline_ms,
-                          ", has passed before the first token: ", waited_for);
-  });
+absl::Status PassedDeadlineOf(const Request& request,
+                              std::string_view waited_for) {
+  return UntilThereIsMemory(
+      [&] { return PassedDeadline(*request.params.deadline_ms, waited_for); });
 }
 
 }  // namespace
@@ -196,8 +193,8 @@ void Scheduler::CancelAll(const absl::Status& why) {
 void Scheduler::ExpireDeadlines(Deadlines::Time now) {
   while (const auto id = deadlines_.FirstExpired(now)) {
     if (const auto waiting = admission_.Take(*id)) {
-      EndWaiting(*waiting, PassedDeadline(waiting->prepared.request,
-                                          "the request waited for its turn"));
+      EndWaiting(*waiting, PassedDeadlineOf(waiting->prepared.request,
+                                            "the request waited for its turn"));
       continue;
     }
     RunningGroup* running = groups_.Find(*id);
@@ -208,7 +205,7 @@ void Scheduler::ExpireDeadlines(Deadlines::Time now) {
       groups_.FinishEarly(*running, FinishReason::kDeadline);
     } else {
       groups_.Finish(*running,
-                     PassedDeadline(group.request(), WaitsFor(group)));
+                     PassedDeadlineOf(group.request(), WaitsFor(group)));
     }
   }
   groups_.EraseDone();

@@ -4,13 +4,16 @@
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
+#include <chrono>
 #include <exception>
 #include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "batcher/engine.h"
+#include "beam/constraint_cache.h"
 #include "espalier/chat.h"
 #include "espalier/generator.h"
 #include "tests/scratch_directory.h"
@@ -22,10 +25,12 @@ namespace {
 
 using ::testing::HasSubstr;
 
-absl::StatusOr<Result> RunOnEngine(Generator& generator, Request request) {
+template <typename Given>
+absl::StatusOr<Result> RunOnEngine(Generator& generator, Given request) {
   boost::asio::io_context context;
   absl::StatusOr<Result> result = absl::UnknownError("not answered");
-  boost::asio::co_spawn(context, generator.engine().Generate(request),
+  boost::asio::co_spawn(context,
+                        generator.engine().Generate(std::move(request)),
                         [&](std::exception_ptr, absl::StatusOr<Result> got) {
                           result = std::move(got);
                         });
@@ -61,6 +66,79 @@ TEST(GeneratorPrepareTest, ErrorsOfItsEngineSayWhatToDo) {
   EXPECT_THAT(prepared.finish(RunOnEngine(generator, prepared.request)),
               StatusIs(absl::StatusCode::kResourceExhausted,
                        HasSubstr("raise kv_cache_bytes")));
+}
+
+TEST(GeneratorPrepareTest, AConstraintIsLeftForLater) {
+  ASSERT_OK_AND_ASSIGN(
+      Generator generator,
+      Generator::Load(EnFrDir(), {.max_running = 1, .max_waiting = 1}));
+  const Engine& engine = generator.engine();
+  const auto prepare = [&](std::string regex, bool compiles = false) {
+    GenerationRequest request{"It is raining."};
+    request.params.constraint = {.regex = std::move(regex)};
+    request.params.deadline_ms = 1'000'000;
+    return engine.Prepare(generator.Prepare(std::move(request))->request,
+                          {.compiles = compiles});
+  };
+  // By each of those that compile it.
+  for (int way = 0; way < 3; ++way) {
+    const std::string regex(way + 1, 'a');
+    const auto before = std::chrono::steady_clock::now();
+    ASSERT_OK_AND_ASSIGN(Engine::Prepared prepared, prepare(regex));
+    const auto language = prepared.uncompiled();
+    ASSERT_NE(language, nullptr);
+    EXPECT_FALSE(language->is_compiled());
+    EXPECT_EQ(prepared.params().constraint->regex, regex);
+    if (way == 0) engine.Compile(language.get());
+    if (way < 2) {
+      EXPECT_OK(engine.Complete(&prepared));
+      EXPECT_EQ(prepared.uncompiled(), nullptr);
+    }
+    const absl::Duration left = absl::FromChrono(*prepared.deadline() - before);
+    EXPECT_GE(left, absl::Milliseconds(1'000'000));
+    EXPECT_LT(left, absl::Milliseconds(1'060'000));
+    ASSERT_OK_AND_ASSIGN(const Result result,
+                         RunOnEngine(generator, std::move(prepared)));
+    EXPECT_EQ(result.hypotheses[0].finish_reason, FinishReason::kStop);
+    EXPECT_TRUE(language->is_compiled());
+    ASSERT_OK_AND_ASSIGN(const Engine::Prepared again, prepare(regex));
+    EXPECT_EQ(again.uncompiled(), nullptr);
+  }
+  ASSERT_OK_AND_ASSIGN(const Engine::Prepared now, prepare("b", true));
+  EXPECT_EQ(now.uncompiled(), nullptr);
+  ASSERT_OK_AND_ASSIGN(Engine::Prepared wrong, prepare("("));
+  EXPECT_THAT(engine.Complete(&wrong),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("constraint.regex: ")));
+}
+
+TEST(GeneratorPrepareTest, APlaceIsTakenAheadAndOnce) {
+  ASSERT_OK_AND_ASSIGN(
+      Generator generator,
+      Generator::Load(EnFrDir(), {.max_running = 1, .max_waiting = 1}));
+  const Engine& engine = generator.engine();
+  const auto prepare = [&] {
+    GenerationRequest request{"It is raining."};
+    request.params.constraint = {.regex = "Il pleut"};
+    return engine
+        .Prepare(generator.Prepare(std::move(request))->request,
+                 {.compiles = false})
+        .value();
+  };
+  Engine::Prepared first = prepare();
+  Engine::Prepared third = prepare();
+  EXPECT_OK(engine.TakePlace(&first));
+  EXPECT_OK(engine.TakePlace(&first));
+  {
+    Engine::Prepared second = prepare();
+    EXPECT_OK(engine.TakePlace(&second));
+    EXPECT_THAT(engine.TakePlace(&third),
+                StatusIs(absl::StatusCode::kResourceExhausted,
+                         HasSubstr("too many requests are open")));
+  }
+  EXPECT_OK(engine.TakePlace(&third));
+  EXPECT_OK(RunOnEngine(generator, std::move(first)));
+  EXPECT_OK(RunOnEngine(generator, std::move(third)));
 }
 
 TEST(GeneratorPrepareTest, ConversationsNeedAChatTemplate) {

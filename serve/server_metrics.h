@@ -1,0 +1,16 @@
+// Counts of a server as text for Prometheus, beside the engine's
+// (batcher/prometheus_text.h).
+#pragma once
+
+#include <string>
+
+#include "http/server.h"
+#include "serve/compile_queue.h"
+
+namespace espalier::serve {
+
+// A pure function.
+std::string ServerMetrics(const http::ServerStats& http,
+                          const CompileQueue::Stats& compiling);
+
+}  // namespace espalier::serve

@@ -257,7 +257,9 @@ bool NamesField(const absl::Status& error, std::string_view field) {
   const std::string parts = HasParts(error) ? PartsOf(error) : "";
   PartReader reader(parts);
   while (const auto part = reader.Next()) {
-    if (part->kind == kField && part->text == field) return true;
+    if (part->kind != kField || !part->text.starts_with(field)) continue;
+    const std::string_view rest = part->text.substr(field.size());
+    if (rest.empty() || rest.starts_with('.')) return true;
   }
   return false;
 }

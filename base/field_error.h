@@ -159,7 +159,8 @@ struct FieldError {
 // Nullopt for an error without parts.
 std::optional<FieldError> FieldErrorOf(const absl::Status& error);
 
-// True if the error names the field anywhere.
+// True if the error names the field, or a member of it ("constraint.regex" of
+// "constraint"), anywhere.
 bool NamesField(const absl::Status& error, std::string_view field);
 
 // Returns the error with `path` in place of the name of its field, whatever

@@ -23,13 +23,12 @@ ApiDefaults ApiDefaultsOf(const Call& call) {
   return api;
 }
 
-// Answers of /v1/responses have no log-probabilities, so these defaults are not
-// for them.
-ServerValues WithoutLogProbs(ServerValues server) {
-  std::erase_if(server.values, [](const NamedValues::value_type& value) {
-    return value.first == "logprobs" || value.first == "prompt_logprobs";
-  });
-  return server;
+// True if the default of a param is not for this call. Answers of /v1/responses
+// have no log-probabilities, and sentences are not texts of a language.
+bool IsLeftOut(const Call& call, std::string_view param) {
+  if (param == "constraint") return call.split_sentences.value_or(false);
+  return call.api == Api::kResponses &&
+         (param == "logprobs" || param == "prompt_logprobs");
 }
 
 }  // namespace
@@ -41,8 +40,13 @@ ResolvedParams ResolveParams(const Call& call, const ServerDefaults& server,
   std::vector<std::string_view> given;
   for (const GivenParam& param : call.given) given.push_back(param.param);
   const ApiDefaults api = ApiDefaultsOf(call);
+  const auto is_left_out = [&](const NamedValues::value_type& value) {
+    return IsLeftOut(call, value.first);
+  };
   std::optional<ServerValues> without;
-  if (call.api == Api::kResponses) without = WithoutLogProbs(server.level());
+  if (std::ranges::any_of(server.values(), is_left_out)) {
+    std::erase_if(without.emplace(server.level()).values, is_left_out);
+  }
   return ResolveDefaults({.server = without ? &*without : &server.level(),
                           .model = &model_defaults,
                           .api = &api},
@@ -84,6 +88,26 @@ std::string SpeculationWarning(const Call& call, const ServerDefaults& server,
   return SpeculationNote(
       {.server = &server.level(), .model = &model_defaults, .api = &api},
       call.params, given, model, kShortestPrompt);
+}
+
+std::string ConstraintWarning(const Call& call, const ServerDefaults& server,
+                              const GenerationParams& params) {
+  constexpr std::string_view kConstraint = "constraint";
+  if (!server.level().params.constraint || params.constraint ||
+      call.Gives(kConstraint)) {
+    return "";
+  }
+  const auto warning_for = [](std::string_view name) {
+    return Concat("the server's default constraint is left out, because it ",
+                  "does not go with ", name);
+  };
+  if (IsLeftOut(call, kConstraint)) return warning_for("split_sentences true");
+  for (const std::string_view param :
+       {"allowed_sequences", "allowed_token_ids", "forced_bos_token_id",
+        "forced_eos_token_id"}) {
+    if (call.Gives(param)) return warning_for(call.NameOf(param));
+  }
+  return "";
 }
 
 std::vector<std::string> IdleWarnings(const Call& call,

@@ -53,6 +53,12 @@ std::string SpeculationWarning(const Call& call, const ServerDefaults& server,
                                const GenerationDefaults& model_defaults,
                                const ModelDescription& model);
 
+// Returns a warning naming the field of the call with which a constraint that
+// the server has as a default does not go, so that `params`, with which the
+// call runs, have none; empty if there is no such field.
+std::string ConstraintWarning(const Call& call, const ServerDefaults& server,
+                              const GenerationParams& params);
+
 // Returns warnings about fields that the call gives and that change nothing
 // with `params`, which it runs with (IdleFieldWarnings).
 std::vector<std::string> IdleWarnings(const Call& call,

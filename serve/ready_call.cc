@@ -63,6 +63,11 @@ absl::StatusOr<std::vector<PromptRequest>> MakePrompts(openai::Call* call,
       *call, model.defaults, model.generator.defaults(),
       model.generator.description());
   if (!excluded.empty()) call->warnings.push_back(std::move(excluded));
+  std::string unconstrained =
+      openai::ConstraintWarning(*call, model.defaults, prompts[0].parts.params);
+  if (!unconstrained.empty()) {
+    call->warnings.push_back(std::move(unconstrained));
+  }
   // Prompts may take different defaults.
   for (const PromptRequest& prompt : prompts) {
     std::vector<std::string> idle =

@@ -6,17 +6,21 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/json.h"
 #include "base/status.h"
 #include "espalier/generator.h"
+#include "request/token_bytes.h"
 #include "tests/serve/server_fixture.h"
 #include "tests/source_tree.h"
+#include "tests/text/test_tokenizer.h"
 
 namespace espalier::serve {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class ConstrainedCallsTest : public ServerFixture {
  protected:
@@ -124,7 +128,7 @@ TEST_F(ConstrainedCallsTest, StreamsDeliverTextsOfTheLanguage) {
 }
 
 // Else each call would fail.
-TEST(DefaultConstraintTest, OneThatDoesNotCompileIsRefusedAtStart) {
+TEST(DefaultConstraintAtStartTest, OneThatDoesNotCompileIsRefusedAtStart) {
   const auto serve = [](const std::string& defaults) {
     auto server =
         Server::Listen({.port = 0, .num_threads = 1, .defaults = defaults});
@@ -140,6 +144,62 @@ TEST(DefaultConstraintTest, OneThatDoesNotCompileIsRefusedAtStart) {
   EXPECT_THAT(
       Message(serve(R"({"constraint": {"json_schema": {"minimum": "a"}}})")),
       HasSubstr("constraint.json_schema: #/minimum"));
+}
+
+class DefaultConstraintTest : public ConstrainedCallsTest {
+ protected:
+  void SetUp() override {}
+  void Serve(const std::string& defaults) {
+    Listen({.defaults = defaults});
+    absl::StatusOr<Generator> generator =
+        Generator::Load(SourcePath("models/en-fr"), {.num_threads = 1});
+    ASSERT_OK(generator);
+    ASSERT_OK(server_->Serve(*std::move(generator), "models/en-fr"));
+  }
+};
+
+TEST_F(DefaultConstraintTest, ItsErrorsInACallSayThatItIsADefault) {
+  Serve(R"({"constraint": {"choice": ["7"]}})");
+  EXPECT_EQ(Complete(R"("max_tokens": 4)").status, 200);
+  // Ids that end the output are no part of a text.
+  const TokenVocabulary vocabulary =
+      TokenBytesOf(testing::EnFrTokenizer(), {}, 6000);
+  std::string sevens;
+  for (TokenId token = 0; token < 6000; ++token) {
+    if (vocabulary.inside.BytesOf(token).find('7') == std::string_view::npos)
+      continue;
+    sevens += Concat(sevens.empty() ? "" : ", ", token);
+  }
+  ExpectRefused(Concat(R"("stop_token_ids": [)", sevens, "]"),
+                "constraint.choice",
+                R"(the vocabulary can spell no text of the language; )"
+                R"(constraint is {"choice": ["7"]} by the defaults of the )"
+                "server");
+}
+
+TEST_F(DefaultConstraintTest, ACallThatLeavesItOutIsWarned) {
+  Serve(R"({"constraint": {"regex": "[0-9]+"}, "max_tokens": 4})");
+  for (const auto& [fields, name] :
+       std::vector<std::pair<std::string, std::string>>{
+           {R"("allowed_token_ids": [337, 2])", "allowed_token_ids"},
+           {R"("allowed_sequences": [[337, 2]])", "allowed_sequences"},
+           {R"("forced_eos_token_id": 2)", "forced_eos_token_id"},
+           {R"("split_sentences": true)", "split_sentences true"}}) {
+    const RawResponse response = Complete(fields);
+    ASSERT_EQ(response.status, 200) << response.body;
+    EXPECT_THAT(response.body,
+                HasSubstr("the server's default constraint is left out, "
+                          "because it does not go with " +
+                          name + "\""))
+        << fields;
+  }
+  for (const char* const fields :
+       {R"("n": 1)", R"("response_format": {"type": "text"})",
+        R"("regex": "a")", R"("split_sentences": false)"}) {
+    const RawResponse response = Complete(fields);
+    ASSERT_EQ(response.status, 200) << response.body;
+    EXPECT_THAT(response.body, Not(HasSubstr("left out"))) << fields;
+  }
 }
 
 TEST_F(ConstrainedCallsTest, WhatIsWrongIsNamedAsItWasGiven) {

@@ -95,12 +95,11 @@ const TextConstraint::TokenList* TextConstraint::NearList(State state,
   }
   auto made = MakeList(state, room, /*needs=*/nullptr);
   const std::lock_guard lock(mutex_);
-  const auto [it, is_new] = near_.try_emplace(key);
-  if (is_new) {
-    it->second = Keep(std::move(made));
-    // The node of a tree has four words more.
-    AddBytes(sizeof(*it) + 4 * sizeof(void*));
-  }
+  // Before the entry: if either throws, no entry is without a list.
+  const TokenList* const kept = Keep(std::move(made));
+  const auto [it, is_new] = near_.try_emplace(key, kept);
+  // The node of a tree has four words more.
+  if (is_new) AddBytes(sizeof(*it) + 4 * sizeof(void*));
   return it->second;
 }
 

@@ -1,7 +1,7 @@
 // TextConstraint: a language of texts as the constraint of a request: tokens
 // that spell a text, and an id that ends the sequence where the text may end.
-// A text that must end needs no such id, nor does one that may end and that no
-// longer one has room for.
+// The id is not needed where the text must end: because no longer text exists,
+// or because none fits into the room (constraint.h).
 //
 //   [0-9]{1,2}    "4", EOS    "42"
 //   [0-9]+        with room for 3 tokens: "4", EOS    "42", EOS    "427"

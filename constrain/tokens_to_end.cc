@@ -233,16 +233,17 @@ class Search {
       }
       if (node.is_token) FindAll(before, number);
       const bool is_leaf = node.subtree_end == i + 1;
-      i = is_leaf || FindsNoneBelow(i, before, steps) ? node.subtree_end
+      i = is_leaf || CanSkipSubtree(i, before, steps) ? node.subtree_end
                                                       : i + 1;
     }
     return true;
   }
 
-  // True if all states are found from which bytes that are together in one of
-  // byte_sets_, and the first of which begins a token, lead to a set; as all
-  // tokens below the node are. False if the node has other tokens.
-  bool FindsNoneBelow(size_t node, int32_t set, int64_t* steps) {
+  // True if no token below the node can lead to the set from a state that is
+  // not found yet, so that the search may leave the node's subtree out. Checked
+  // only for nodes whose tokens have all their bytes in one of byte_sets_:
+  // true if all states are found from which such bytes lead to the set.
+  bool CanSkipSubtree(size_t node, int32_t set, int64_t* steps) {
     const TokenSuffixes::Bits& bits = tokens_.bits_below(node);
     for (int i = 0; i < kNumByteSets; ++i) {
       if ((bits.all & ~byte_sets_[i]) != 0) continue;

@@ -9,10 +9,11 @@
 //   constraint->accepts(state, 7);             // the sequence is one of them
 //   constraint->ends(state, 7);                // and no token may follow
 //
-// A sequence has a largest length, so a position is a state and the number of
-// tokens that it has room for. A token may follow only if a sequence that it
-// begins has room. So if the start has legal tokens, each sequence of legal
-// tokens becomes one of the language in time.
+// A sequence has a token budget, max_new_tokens. Its *room* is what is left of
+// it. A token is legal only if a sequence of the language that it begins fits
+// into the room after it. So if the start has legal tokens, any choice of legal
+// tokens ends within the budget, in the language. A sequence ends without an
+// EOS id when it is in the language and no longer one fits.
 //
 // An EOS id is a token as others: it is legal where a sequence has one.
 //
@@ -31,6 +32,9 @@ class Constraint {
  public:
   using State = int32_t;
   static constexpr State kNone = -1;
+  // More room than any sequence needs.
+  static constexpr int32_t kUnlimitedRoom =
+      std::numeric_limits<int32_t>::max() - 1;
 
   struct Legal {
     // Ascending. They stay where they are as long as the constraint lives.
@@ -54,9 +58,9 @@ class Constraint {
   // True if no token may follow. REQUIRES: not the start.
   virtual bool ends(State state, int32_t room) const = 0;
 
-  // Upper bounds over all sets of `num_sequences` different sequences of one
-  // length: of their legal tokens together, and of those after which nothing
-  // may follow, unless it may follow after none.
+  // Upper bounds for any `num_sequences` different sequences of one length: of
+  // their legal tokens together, and of those legal tokens after which the
+  // sequence ends, unless it ends after all of them.
   virtual int64_t MaxLegal(int64_t num_sequences) const = 0;
   virtual int64_t MaxLast(int64_t num_sequences) const = 0;
 

@@ -48,7 +48,9 @@ GroupSpeculation::GroupSpeculation(const Request* request,
 
 int GroupSpeculation::NumWaitsToDraft() const {
   const bool is_by_model = drafts_.is_by_model();
-  if (is_by_model && !is_beam_search()) return 0;
+  if (is_by_model && !is_beam_search() && strategy().supports_late_drafts()) {
+    return 0;
+  }
   return (strategy().supports_async_scheduling() ? 1 : 0) +
          (is_by_model ? 1 : 0);
 }

@@ -38,7 +38,11 @@ class DraftWaitsTest : public ::testing::Test {
 // A continuation with drafts is planned before the previous result is read.
 TEST_F(DraftWaitsTest, SamplesWithADraftModelWaitForNothing) {
   EXPECT_EQ(NumWaits(SpeculationMethod::kDraft, 1), 0);
-  EXPECT_EQ(NumWaits(SpeculationMethod::kDraft, 1, true), 0);
+}
+
+// With a constraint a separate plan requests the drafts, too.
+TEST_F(DraftWaitsTest, SamplesWithAConstraintWaitForTheirDrafts) {
+  EXPECT_EQ(NumWaits(SpeculationMethod::kDraft, 1, true), 1);
 }
 
 // Their paths follow from the previous step's selection, and a separate plan

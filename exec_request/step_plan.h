@@ -414,11 +414,10 @@ struct DraftTarget {
 };
 
 // Sequence that the executor's draft model drafts tokens for
-// (docs/speculation.md). This step or a
-// later one verifies the draft. The draft model keeps its state of each
-// sequence, by request and sample, until the request ends. It compares the
-// state with the sequence's tokens, so the plan does not say which tokens of
-// the last draft were accepted.
+// (docs/speculation.md). This step or a later one verifies the draft. The draft
+// model keeps its state of each sequence, by request and sample, until the
+// request ends. It compares the state with the sequence's tokens, so the plan
+// does not say which tokens of the last draft were accepted.
 //
 // Beams of one search are drafted together: the draft model continues their
 // beam search by num_tokens steps.
@@ -592,9 +591,8 @@ struct StepResult {
   absl::Duration forward_time;
   absl::Duration select_time;
   // Time of the draft model's forward passes, except passes that catch up with
-  // a sequence, which feed many more tokens than they draft. It is part of
-  // select_time if the step's thread drafts, and overlaps both times above if
-  // another thread does.
+  // a sequence, which feed many more tokens than they draft. Part of
+  // select_time on the host; on a GPU not part of either time above.
   absl::Duration draft_time = {};
   // Rows of logits that these passes computed: one for each sampled token, and
   // one for each beam that they extended. 0: unknown.

@@ -106,8 +106,8 @@ class CudaExecutor::Impl {
   void Start(StepPlan plan, Done done) {
     const auto started = std::make_shared<InFlight>();
     started->plan = std::move(plan);
-    thread_->Post(
-        [this, started, done = std::move(done)] { return Run(started, done); });
+    started->done = std::move(done);
+    thread_->Post([this, started] { return Run(started); });
   }
 
   CudaExecutorFigures figures() const {
@@ -128,6 +128,7 @@ class CudaExecutor::Impl {
  private:
   struct InFlight {
     StepPlan plan;
+    Done done;
     CudaStep step;  // points into `plan`
     StepDrafter::Step drafts;
     int slot = -1;  // index in slots_, and number of its report; -1: not there
@@ -142,6 +143,7 @@ class CudaExecutor::Impl {
         host_cache_bytes_(options.host_cache_bytes),
         requires_host_cache_(options.requires_host_cache),
         description_(model_->description()) {
+    description_.max_draft_context = 0;
     if (options.draft_model != nullptr) {
       drafter_.emplace(options.draft_model, description_.page_size,
                        /*may_pend=*/options.draft_model->stream() != nullptr);
@@ -156,8 +158,7 @@ class CudaExecutor::Impl {
   absl::Status InitHostSlots();
 
   // On the thread.
-  CudaLaunchThread::Poll Run(const std::shared_ptr<InFlight>& started,
-                             const Done& done);
+  CudaLaunchThread::Poll Run(const std::shared_ptr<InFlight>& started);
   absl::Status LaunchSafely(InFlight* started);
   // Launches the plan, or only changes state if it has no rows.
   absl::Status Launch(InFlight* started);
@@ -167,9 +168,9 @@ class CudaExecutor::Impl {
   CudaMemoryParts MemoryParts() const;
   bool IsRunning(int slot) const;
   void CountLaunch();
-  // Waits for all launched plans and reads their results.
+  // Waits for all launched plans, and reads and delivers their results.
   void ReadAll();
-  // Reads the result of the first unread plan. REQUIRES: it is not running.
+  // Does so for the first unread plan. REQUIRES: it is not running.
   void ReadNext();
   absl::StatusOr<StepResult> Finish(const InFlight& in_flight);
 
@@ -269,7 +270,7 @@ absl::Status CudaExecutor::Impl::InitHostSlots() {
 }
 
 CudaLaunchThread::Poll CudaExecutor::Impl::Run(
-    const std::shared_ptr<InFlight>& started, const Done& done) {
+    const std::shared_ptr<InFlight>& started) {
   if (drafter_.has_value() && drafter_->MustWait(started->plan)) ReadAll();
   const absl::Status status = LaunchSafely(started.get());
   if (!status.ok()) {
@@ -280,15 +281,16 @@ CudaLaunchThread::Poll CudaExecutor::Impl::Run(
     UntilThereIsMemory([&] { started->result = status; });
   }
   UntilThereIsMemory([&] { unread_.push_back(started); });
-  if (!status.ok()) ReadAll();  // no later plan may follow this one
-  if (drafter_.has_value()) drafter_->DraftForLater(&started->drafts);
+  if (!status.ok()) {
+    ReadAll();  // no later plan may follow this one
+  } else if (drafter_.has_value()) {
+    drafter_->DraftForLater(&started->drafts);
+  }
   return WaitForPoll([&] {
-    return [this, done, started] {
-      if (!unread_.empty() && unread_.front() == started) {
-        if (started->slot >= 0 && IsRunning(started->slot)) return false;
-        ReadNext();
-      }
-      done(*std::exchange(started->result, std::nullopt));
+    return [this, started] {
+      if (unread_.empty() || unread_.front() != started) return true;
+      if (started->slot >= 0 && IsRunning(started->slot)) return false;
+      ReadNext();
       return true;
     };
   });
@@ -308,6 +310,7 @@ void CudaExecutor::Impl::ReadNext() {
   // before `done` lets them advance.
   next->step = CudaStep();
   next->plan = StepPlan();
+  std::exchange(next->done, nullptr)(*std::move(next->result));
 }
 
 absl::Status CudaExecutor::Impl::LaunchSafely(InFlight* started) {

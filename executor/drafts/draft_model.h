@@ -90,8 +90,8 @@ class DraftModel {
   // by its context and its pages, one of which is reserved for a tail copy.
   int max_tokens() const;
 
-  // Drops all sequences of requests that have ended. For plans that fail before
-  // Run().
+  // Drops all sequences of requests that have ended. For plans that
+  // draft nothing.
   void ForgetEnded(std::span<const RequestId> ended);
 
   // Drops plan.ended, then drafts for each of plan.drafting, in its order. With

@@ -1,7 +1,5 @@
 #include "executor/drafts/step_drafter.h"
 
-#include <algorithm>
-
 #include "base/check.h"
 #include "base/memory.h"
 #include "base/status.h"
@@ -10,10 +8,6 @@
 
 namespace espalier {
 namespace {
-
-bool IsVerifiedNow(const DraftSequence& sequence) {
-  return sequence.verified_by.plan_row >= 0;
-}
 
 // Replaces a pending draft by its tokens.
 // REQUIRES: the step that verified the draft has ended.
@@ -47,33 +41,49 @@ void StepDrafter::Begin(StepPlan* plan, Step* step) {
   model_->ForgetEnded(plan->ended);
   if (plan->drafting.empty()) return;
   step->drafts_.resize(plan->drafting.size());
-  if (std::ranges::none_of(plan->drafting, IsVerifiedNow)) {
-    StepPlan& later = step->later_.emplace();
-    later.drafting = std::move(plan->drafting);
-    later.max_draft_step_tokens = plan->max_draft_step_tokens;
-    later.stop = plan->stop;
-  } else {
-    Draft(*plan, step);
-    FillDrafts(page_size_, step->drafts_, plan);
+  std::vector<size_t> now;
+  StepPlan& later = step->later_;
+  for (size_t i = 0; i < plan->drafting.size(); ++i) {
+    if (plan->drafting[i].verified_by.plan_row >= 0) {
+      now.push_back(i);
+    } else {
+      step->later_indices_.push_back(i);
+      later.drafting.push_back(std::move(plan->drafting[i]));
+    }
+  }
+  later.max_draft_step_tokens = plan->max_draft_step_tokens;
+  later.stop = plan->stop;
+  if (now.empty()) return plan->drafting.clear();
+  std::erase_if(plan->drafting, [](const DraftSequence& sequence) {
+    return sequence.verified_by.plan_row < 0;
+  });
+  Draft(*plan, now, step);
+  std::vector<DraftedTokens> drafts;
+  for (const size_t i : now) drafts.push_back(std::move(step->drafts_[i]));
+  FillDrafts(page_size_, drafts, plan);
+  for (size_t i = 0; i < now.size(); ++i) {
+    step->drafts_[now[i]] = std::move(drafts[i]);
   }
   plan->drafting.clear();
 }
 
 void StepDrafter::DraftForLater(Step* step) {
-  if (!step->later_.has_value()) return;
-  Draft(*step->later_, step);
-  step->later_.reset();
+  if (step->later_indices_.empty()) return;
+  Draft(step->later_, step->later_indices_, step);
 }
 
-void StepDrafter::Draft(const StepPlan& plan, Step* step) {
+void StepDrafter::Draft(const StepPlan& plan, std::span<const size_t> indices,
+                        Step* step) {
   absl::StatusOr<std::vector<DraftedTokens>> drafted =
       CatchModelErrors<std::vector<DraftedTokens>>(
           "draft model", [&] { return model_->Run(plan, may_pend_); },
           [] { return ResourceExhausted("not enough memory to draft"); });
   if (drafted.ok()) {
-    step->drafts_ = *std::move(drafted);
-    step->time_ = model_->draft_time();
-    step->num_rows_ = model_->num_rows();
+    for (size_t i = 0; i < indices.size(); ++i) {
+      step->drafts_[indices[i]] = std::move((*drafted)[i]);
+    }
+    step->time_ += model_->draft_time();
+    step->num_rows_ += model_->num_rows();
   } else if (!plan.stop.stop_requested()) {
     step->status_ = drafted.status();
   }

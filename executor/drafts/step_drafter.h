@@ -5,8 +5,9 @@
 //   StepDrafter::Step drafts;
 //   drafter.Begin(&plan, &drafts);   // the plan's rows now have their drafts
 //   ... run the plan ...
-//   drafter.DraftForLater(&drafts);  // for a search, whose next plan verifies
-//   drafter.End(&drafts, &result);   // the result of the planner's plan
+//   drafter.DraftForLater(&drafts);  // for beams, and samples with a
+//   constraint drafter.End(&drafts, &result);   // the result of the planner's
+//   plan
 //
 // A continuation with drafts (ContinuedDrafts) becomes rows in Begin()
 // (drafted_groups.h). It needs the results of earlier plans, except on a device
@@ -15,9 +16,10 @@
 // Thread safety: one thread at a time.
 #pragma once
 
+#include <cstddef>
 #include <deque>
 #include <memory>
-#include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -41,8 +43,9 @@ class StepDrafter {
     int num_rows_ = 0;
     absl::Status status_ = absl::OkStatus();
     // The sequences that a later plan verifies, with what a draft model reads
-    // of a plan beside them.
-    std::optional<StepPlan> later_;
+    // of a plan beside them, and their indices in drafts_.
+    StepPlan later_;
+    std::vector<size_t> later_indices_;
   };
 
   //   may_pend  drafts may be pending when Begin() returns
@@ -65,7 +68,7 @@ class StepDrafter {
   void Begin(StepPlan* plan, Step* step);
 
   // Drafts for the sequences that a later plan verifies. Separate, so that a
-  // device can run the plan meanwhile.
+  // device can run the plan meanwhile. REQUIRES: the plan has not ended.
   void DraftForLater(Step* step);
 
   // Converts the result of the plan that ran to that of the planner's plan. Is
@@ -76,7 +79,8 @@ class StepDrafter {
   int num_groups() const { return groups_.num_groups(); }
 
  private:
-  void Draft(const StepPlan& plan, Step* step);
+  // Drafts for plan.drafting, which are sequences `indices` of the step.
+  void Draft(const StepPlan& plan, std::span<const size_t> indices, Step* step);
   bool CanFollow(const StepPlan& plan) const;
   static DraftedGroups::Unread Unread(const Step& step) {
     return {&step.asked_, step.drafts_};

@@ -119,55 +119,6 @@ TEST_F(StepDrafterTest, ResultsSayWhyADraftModelFailed) {
   }
 }
 
-// Counts the page copies of the plans that it runs.
-class CopyCounter : public ToyModel {
- public:
-  using ToyModel::ToyModel;
-
-  absl::Status Forward(const StepPlan& plan, std::span<float> logits) override {
-    num_copies += std::ssize(plan.page_copies);
-    num_copying_alone += !plan.page_copies.empty() && plan.rows.empty() ? 1 : 0;
-    return ToyModel::Forward(plan, logits);
-  }
-
-  int64_t num_copies = 0;
-  int64_t num_copying_alone = 0;  // plans
-};
-
-// A group that was preempted and finds in the prefix tree all that it had fed,
-// the last page by a copy, has nothing to feed before it drafts. Here those
-// that end first leave it.
-TEST_F(StepDrafterTest, NoPlanCopiesPagesAlone) {
-  int64_t num_copies = 0;
-  for (int i = 0; i < 2 * 26; ++i) {
-    const int num_pages = 14 + i / 2;
-    const int num_requests = i % 2 == 0 ? 6 : 9;
-    ToyModelOptions options = DraftedModel();
-    options.num_pages = num_pages;
-    options.page_size = 4;
-    const auto counter = std::make_shared<CopyCounter>(options);
-    const auto steps = ModelExecutor::Create(
-        counter, MakePool(1),
-        {.draft_model = std::make_shared<ToyModel>(DraftedModel())});
-    ASSERT_OK(steps.status());
-    std::vector<Request> requests(num_requests,
-                                  Request{{1, 2, 3, 4, 5, 6, 7}, {}});
-    for (Request& request : requests) {
-      request.params.max_new_tokens = 30;
-      request.params.ignore_eos = true;
-      request.params.speculate = {SpeculationMethod::kDraft, 3};
-      EXPECT_OK(ValidateRequest((*steps)->description(), &request));
-    }
-    for (const auto& answer : Drive(**steps, requests, {})) {
-      EXPECT_OK(answer.status());
-    }
-    EXPECT_EQ(counter->num_copying_alone, 0)
-        << num_requests << " requests, " << num_pages << " pages";
-    num_copies += counter->num_copies;
-  }
-  EXPECT_GT(num_copies, 10);
-}
-
 TEST_F(StepDrafterTest, SamplesDraftAndVerifyInOnePlan) {
   DraftCounter counter(steps_.get());
   for (uint32_t seed = 1; seed <= Cases(6u, 2u); ++seed) {

@@ -371,8 +371,11 @@ void ToyDeviceExecutor::Launch(const std::shared_ptr<InFlight>& started) {
       if (!unread_.empty() && unread_.front() == started) Read(1);
     });
   });
-  if (fails && num_steps_ % 2 != 0) Read(unread_.size());
-  drafter_.DraftForLater(&started->drafts);
+  if (fails && num_steps_ % 2 != 0) {
+    Read(unread_.size());
+  } else {
+    drafter_.DraftForLater(&started->drafts);
+  }
 }
 
 void ToyDeviceExecutor::Read(size_t count) {

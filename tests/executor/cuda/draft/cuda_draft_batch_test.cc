@@ -72,9 +72,7 @@ TEST(CudaDraftBatchTest, RowsThatDoNotWaitHaveRoomForWhateverIsAccepted) {
   DraftSequence sequence = SequenceOf({}, 2, 3);
   const auto token = std::make_shared<const TokenId>(7);
   VerifiedDraft verified;
-  DraftVerification verification;
-  sequence.verified_before =
-      PendingDraft(token, 1, 4, nullptr, &verification, &verified);
+  sequence.verified_before = PendingDraft(token, 1, 4, &verified);
   batch.Add(sequence, std::vector<TokenId>{0}, 58, -1);
   batch.Pad(2);
   EXPECT_TRUE(batch.feeds_two);

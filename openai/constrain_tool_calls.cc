@@ -85,7 +85,7 @@ absl::Status TakeConstraint(Call* call) {
   if (call->params.constraint && name != "response_format") {
     return InvalidField("`tool_choice` and ", FieldName{name},
                         " both say what the text of the answer is",
-                        Got("a call that must come"));
+                        Got(ShownChoice(call->tool_choice)));
   }
   std::erase_if(call->given, [](const GivenParam& given) {
     return given.param == kOfCalls;
@@ -118,11 +118,12 @@ absl::Status ConstrainToolCalls(Call* call) {
       return InvalidField(
           "`tool_choice` must be \"auto\" or \"none\" with this model, whose "
           "format of calls is not known (--tool-call-parser)",
-          Got("a call that must come"));
+          Got(ShownChoice(call->tool_choice)));
     }
     call->warnings.push_back(
-        Concat("calls of tools are not enforced, as ", field,
-               " says: the model's format of calls is not known "
+        Concat("calls of tools are not enforced, which ",
+               field == "tools" ? "a strict function of tools" : field,
+               " asks for: the model's format of calls is not known "
                "(--tool-call-parser)"));
     return absl::OkStatus();
   }

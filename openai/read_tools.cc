@@ -1,6 +1,8 @@
 #include "openai/read_tools.h"
 
+#include <algorithm>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -15,6 +17,16 @@
 
 namespace espalier::openai {
 namespace {
+
+// Returns the first few names, in quotes.
+std::string ShownNames(std::span<const std::string> names) {
+  constexpr size_t kMost = 5;
+  std::string shown;
+  for (const std::string& name : names.first(std::min(names.size(), kMost))) {
+    shown += Concat(shown.empty() ? "" : ", ", ShownInQuotes(name));
+  }
+  return names.size() > kMost ? shown + ", ..." : shown;
+}
 
 // Null if `value` is no object with this member.
 const json::value* MemberOf(const json::value& value, std::string_view key) {
@@ -154,13 +166,18 @@ absl::Status ReadToolChoice(std::string_view name, const JsonText& json,
                       Got(Shown(type)));
 }
 
+std::string ShownChoice(const ToolChoice& choice) {
+  return choice.names ? Concat("the function ", ShownNames(*choice.names))
+                      : "\"required\"";
+}
+
 absl::Status SettleTools(CallDraft* draft) {
   if (!draft->call.chat) return absl::OkStatus();
   const ToolChoice& choice = draft->call.tool_choice;
   if (draft->tool_names.empty() && (choice.must_call() || choice.names)) {
     return InvalidField(
         "`tool_choice` must be \"auto\" or \"none\" without tools",
-        Got("another"));
+        Got(ShownChoice(choice)));
   }
   const std::set<std::string_view> known(draft->tool_names.begin(),
                                          draft->tool_names.end());
@@ -168,7 +185,8 @@ absl::Status SettleTools(CallDraft* draft) {
        choice.names.value_or(std::vector<std::string>())) {
     if (known.contains(name)) continue;
     return InvalidField("`tool_choice` must name functions of the tools",
-                        Got(ShownInQuotes(name)));
+                        Got(ShownInQuotes(name)), ": they are ",
+                        ShownNames(draft->tool_names));
   }
   if (choice.kind == ToolChoice::Kind::kNone || draft->tool_names.empty()) {
     return absl::OkStatus();

@@ -31,4 +31,8 @@ struct ToolChoice {
   }
 };
 
+// Returns a choice that is not only "auto" or "none" as errors show it:
+// "required", or the functions that it names.
+std::string ShownChoice(const ToolChoice& choice);
+
 }  // namespace espalier::openai

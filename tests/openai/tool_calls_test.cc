@@ -93,7 +93,8 @@ TEST(ToolCallsTest, RefusalsNameTheMember) {
        "tool_choice must be \"auto\", \"none\", \"required\", or an object"},
       {R"("tool_choice": {"type": "function", "function": {"name": "g"}},
           "tools": [{"function": {"name": "f"}}])",
-       "tool_choice must name functions of the tools, got \"g\""},
+       "tool_choice must name functions of the tools, got \"g\": they are "
+       "\"f\""},
       {R"("tool_choice": {"type": "function"})",
        "tool_choice.function must be an object"},
       {R"("tool_choice": {"type": "web"})",

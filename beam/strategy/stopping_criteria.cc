@@ -79,12 +79,7 @@ StoppingCriteria::Outcome StoppingCriteria::FeedConstrained(
     const bool is_eos = std::ranges::binary_search(eos_token_ids_, token);
     const bool is_cut =
         is_eos && has_stops() && StopsAtEnd(*progress->text, token);
-    const bool has_no_room =
-        !outcome.goes_on &&
-        !constraint_->ends(progress->state, Constraint::kUnlimitedRoom);
-    outcome.hit = has_no_room         ? FinishReason::kLength
-                  : is_eos && !is_cut ? FinishReason::kEos
-                                      : FinishReason::kStop;
+    outcome.hit = is_eos && !is_cut ? FinishReason::kEos : FinishReason::kStop;
   } else if (has_stops() && progress->text->Feed(token).stop_idx.has_value()) {
     return {FinishReason::kStop, false};
   }

@@ -1,10 +1,10 @@
 // StoppingCriteria: the tokens that may follow a live sequence, and those that
 // end it, with the finish reason:
 //
-//   constraint          the sequence is in the language: "eos" by an EOS id,
-//                       "stop" where no longer one exists, "length" where
-//                       max_new_tokens has no room for a longer one. It also
-//                       continues if there is room. No id ends it otherwise
+//   constraint          the sequence is in the language ("stop", or "eos" by
+//                       an EOS id). No id ends it otherwise; it also continues
+//                       if it begins another one that max_new_tokens has room
+//                       for. No token may follow after which none has
 //   EOS id              "eos"; "stop" if the text ends with a stop string that
 //                       is complete only because nothing follows
 //   stop id             "stop"

@@ -308,8 +308,8 @@ void CudaExecutor::Impl::ReadNext() {
   if (drafter_.has_value()) drafter_->End(&next->drafts, &*next->result);
   // This releases the plan's selections, which groups share copy-on-write,
   // before `done` lets them advance.
-  next->step = CudaStep();
-  next->plan = StepPlan();
+  { const CudaStep dropped = std::move(next->step); }
+  { const StepPlan dropped = std::move(next->plan); }
   std::exchange(next->done, nullptr)(*std::move(next->result));
 }
 

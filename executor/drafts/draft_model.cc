@@ -89,7 +89,7 @@ int DraftModel::max_tokens() const {
   const int64_t num_paged =
       int64_t{pages().num_pages() - 1} * pages().page_size();
   return static_cast<int>(
-      std::clamp<int64_t>(num_paged, 0, description().max_context));
+      std::clamp<int64_t>(num_paged, 1, description().max_context));
 }
 
 absl::StatusOr<std::vector<DraftedTokens>> DraftModel::Run(const StepPlan& plan,

@@ -86,8 +86,9 @@ class DraftModel {
   void* stream() const {
     return sampler_ == nullptr ? nullptr : sampler_->stream();
   }
-  // Returns the number of tokens that it can feed of a single sequence, limited
-  // by its context and its pages, one of which is reserved for a tail copy.
+  // Returns the number of tokens that it can feed of a single sequence, >= 1,
+  // limited by its context and its pages, one of which is reserved for a tail
+  // copy.
   int max_tokens() const;
 
   // Drops all sequences of requests that have ended. For plans that

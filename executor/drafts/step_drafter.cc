@@ -42,7 +42,7 @@ void StepDrafter::Begin(StepPlan* plan, Step* step) {
   if (plan->drafting.empty()) return;
   step->drafts_.resize(plan->drafting.size());
   std::vector<size_t> now;
-  StepPlan& later = step->later_;
+  StepPlan& later = step->later_.emplace();
   for (size_t i = 0; i < plan->drafting.size(); ++i) {
     if (plan->drafting[i].verified_by.plan_row >= 0) {
       now.push_back(i);
@@ -69,7 +69,7 @@ void StepDrafter::Begin(StepPlan* plan, Step* step) {
 
 void StepDrafter::DraftForLater(Step* step) {
   if (step->later_indices_.empty()) return;
-  Draft(step->later_, step->later_indices_, step);
+  Draft(*step->later_, step->later_indices_, step);
 }
 
 void StepDrafter::Draft(const StepPlan& plan, std::span<const size_t> indices,

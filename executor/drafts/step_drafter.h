@@ -19,6 +19,7 @@
 #include <cstddef>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -33,7 +34,8 @@ namespace espalier {
 
 class StepDrafter {
  public:
-  // The drafts of a plan, from Begin() to End(). It must not move between.
+  // The drafts of a plan, from Begin() to End(). It must not move between. Its
+  // constructor does not allocate.
   class Step {
    private:
     friend class StepDrafter;
@@ -44,7 +46,7 @@ class StepDrafter {
     absl::Status status_ = absl::OkStatus();
     // The sequences that a later plan verifies, with what a draft model reads
     // of a plan beside them, and their indices in drafts_.
-    StepPlan later_;
+    std::optional<StepPlan> later_;
     std::vector<size_t> later_indices_;
   };
 

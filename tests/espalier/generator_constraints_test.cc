@@ -87,6 +87,7 @@ TEST_F(GeneratorConstraintsTest, TextsAreInTheLanguage) {
         for (size_t i = 0; i < answer.texts.size(); ++i) {
           EXPECT_TRUE(std::regex_match(answer.texts[i], regex))
               << pattern << ": " << answer.texts[i];
+          EXPECT_NE(answer.hypotheses[i].finish_reason, FinishReason::kLength);
           EXPECT_LE(answer.hypotheses[i].tokens.size(), max_new_tokens);
         }
       }

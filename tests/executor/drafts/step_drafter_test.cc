@@ -15,6 +15,7 @@
 #include "executor/host/model_executor.h"
 #include "request/request.h"
 #include "tests/batcher/toy_requests.h"
+#include "tests/executor/drafts/drafting_plan.h"
 #include "tests/executor/drafts/step_drafter_fixture.h"
 #include "tests/executor/drive.h"
 #include "tests/few_cases.h"
@@ -183,35 +184,6 @@ TEST_F(StepDrafterTest, AStepThatFailsEndsItsRequestsAlone) {
   }
   EXPECT_GT(num_failed, 0);
   EXPECT_GT(num_ended, 0);
-}
-
-// Returns a plan with a row that verifies its drafts.
-StepPlan PlanThatDrafts(RequestId request) {
-  auto params = std::make_shared<SelectionParams>();
-  StepPlan plan;
-  plan.rows = {{.num_tokens = 4, .first_position = 9, .num_logits = 4}};
-  plan.tokens = {2, 0, 0, 0};
-  plan.num_logits = 4;
-  for (int page = 0; page < 5; ++page) {
-    plan.page_indices.push_back(PageId{page});
-  }
-  plan.page_indptr = {0, 5};
-  PlanSelection selection = {.request = request, .params = params};
-  selection.num_rows = 1;
-  selection.num_generated = 1;
-  selection.cum_log_probs = {0};
-  selection.slots = {0};
-  selection.choice =
-      DrawSelection{.samples = {0}, .drafts = {.tokens = {{0, 0, 0}}}};
-  plan.selections.push_back(std::move(selection));
-  plan.drafting.push_back(
-      {.request = request,
-       .prompt = std::make_shared<const std::vector<TokenId>>(9, 1),
-       .generated = {2},
-       .num_tokens = 3,
-       .params = params,
-       .verified_by = {0, 0, 0}});
-  return plan;
 }
 
 // It waits for plans that wait for drafts.

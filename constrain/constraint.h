@@ -32,9 +32,6 @@ class Constraint {
  public:
   using State = int32_t;
   static constexpr State kNone = -1;
-  // More room than any sequence needs.
-  static constexpr int32_t kUnlimitedRoom =
-      std::numeric_limits<int32_t>::max() - 1;
 
   struct Legal {
     // Ascending. They stay where they are as long as the constraint lives.

@@ -42,7 +42,8 @@ struct SchedulerStats {
   int64_t num_prompt_tokens = 0;     // fed
   int64_t num_tokens_fed_again = 0;  // by groups that had been preempted
   int64_t num_decode_rows = 0;       // live beams fed, one token each
-  int64_t num_draft_tokens_fed = 0;  // beside those of live beams
+  // Beside those of live beams; as planned, though drafts may end early.
+  int64_t num_draft_tokens_fed = 0;
 
   // Draft tokens that were verified, and accepted ones, counted when the step's
   // result arrives. As in Usage, a token at the start of several paths of beams

@@ -195,7 +195,7 @@ TEST(SpeculationTraceTest, WhatEndsAtItsDeadlineIsReadToo) {
 TEST(SpeculationTraceTest, PlantedFaultsAreSeen) {
   std::vector<Request> requests = {Samples(3, 3, SpeculationMethod::kDraft)};
   requests[0].params.deadline_ms = 1000;
-  const Traced run = RunTraced(TracedModel(3, 2000), requests, 6);
+  const Traced run = RunTraced(TracedModel(3, 2000), requests, 3);
   TraceTrees right;
   ASSERT_OK(Read(run.events, &right));
   ASSERT_FALSE(right.trees()[0].end->hypotheses.empty());

@@ -16,8 +16,7 @@ std::vector<std::string> Reversed(std::span<const std::string> bytes) {
     reversed.emplace_back(token.rbegin(), token.rend());
   }
   std::ranges::sort(reversed);
-  const auto [begin, end] = std::ranges::unique(reversed);
-  reversed.erase(begin, end);
+  reversed.erase(std::unique(reversed.begin(), reversed.end()), reversed.end());
   return reversed;
 }
 

@@ -116,8 +116,8 @@ absl::StatusOr<bool> GroupSpeculation::Plan(const DraftRoom& room,
     return true;
   }
   if (auto drafts = choice.Tokens(); !drafts.empty()) {
-    RETURN_IF_ERROR(
-        PlanDrafts(std::move(drafts), drafts_.max_draft_tokens(), plan));
+    RETURN_IF_ERROR(PlanDrafts(drafts, drafts_.max_draft_tokens(), plan));
+    in_flight_.Feed(std::move(drafts));
     return true;
   }
   return false;
@@ -140,7 +140,6 @@ absl::Status GroupSpeculation::PlanDrafts(
   }
   PlanSelection& selection = plan->selections.emplace_back(
       writer_->SelectFrom(first_logits, *search_, *pages_));
-  in_flight_.Feed(drafts);
   SampleDrafts& verified = selection.EditDraws().drafts;
   verified.logits = drafts_.Logits(drafts);
   verified.max_tokens = max_draft_tokens;
@@ -218,7 +217,6 @@ absl::Status GroupSpeculation::PlanDrafted(const DraftChoice& choice,
   const int selection_idx = static_cast<int>(plan->selections.size());
   RETURN_IF_ERROR(
       PlanDrafts(std::move(drafts), *std::ranges::max_element(counts), plan));
-  in_flight_.Feed({});
   in_flight_.FeedLater(counts);
   const PlanSelection& selection = plan->selections[selection_idx];
   for (int rank = 0; rank < pages_->num_sequences(); ++rank) {

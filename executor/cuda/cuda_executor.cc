@@ -172,6 +172,8 @@ class CudaExecutor::Impl {
   void ReadAll();
   // Does so for the first unread plan. REQUIRES: it is not running.
   void ReadNext();
+  // Makes the drafts of a launched plan that a later one verifies.
+  void DraftForLater(InFlight* started);
   absl::StatusOr<StepResult> Finish(const InFlight& in_flight);
 
   // Constant after construction.
@@ -281,14 +283,11 @@ CudaLaunchThread::Poll CudaExecutor::Impl::Run(
     UntilThereIsMemory([&] { started->result = status; });
   }
   UntilThereIsMemory([&] { unread_.push_back(started); });
-  if (!status.ok()) {
-    ReadAll();  // no later plan may follow this one
-  } else if (drafter_.has_value()) {
-    drafter_->DraftForLater(&started->drafts);
-  }
+  if (!status.ok()) ReadAll();  // no later plan may follow this one
   return WaitForPoll([&] {
     return [this, started] {
       if (unread_.empty() || unread_.front() != started) return true;
+      DraftForLater(started.get());  // earlier results are read
       if (started->slot >= 0 && IsRunning(started->slot)) return false;
       ReadNext();
       return true;
@@ -304,6 +303,7 @@ void CudaExecutor::Impl::ReadAll() {
 void CudaExecutor::Impl::ReadNext() {
   const std::shared_ptr<InFlight> next = std::move(unread_.front());
   unread_.pop_front();
+  DraftForLater(next.get());
   if (next->slot >= 0) next->result = Finish(*next);
   if (drafter_.has_value()) drafter_->End(&next->drafts, &*next->result);
   // This releases the plan's selections, which groups share copy-on-write,
@@ -311,6 +311,13 @@ void CudaExecutor::Impl::ReadNext() {
   { const CudaStep dropped = std::move(next->step); }
   { const StepPlan dropped = std::move(next->plan); }
   std::exchange(next->done, nullptr)(*std::move(next->result));
+}
+
+void CudaExecutor::Impl::DraftForLater(InFlight* started) {
+  const bool has_failed = started->result.has_value() && !started->result->ok();
+  if (drafter_.has_value() && !has_failed) {
+    drafter_->DraftForLater(&started->drafts);
+  }
 }
 
 absl::Status CudaExecutor::Impl::LaunchSafely(InFlight* started) {

@@ -73,7 +73,8 @@ struct CudaExecutorFigures {
   // Device time from the first kernel of a step to its last.
   absl::Duration busy;
   // Gaps between the end of a step and the start of the next one, counted only
-  // if that was launched before the first ended: overhead of the device alone.
+  // if that was launched before the first ended: overhead of the device, and
+  // the steps of a draft model.
   int64_t num_gaps = 0;
   absl::Duration idle;
   absl::Duration median_gap;  // over the last few thousand gaps

@@ -234,6 +234,7 @@ absl::Status DraftModel::SampleDrafts(Work* work, StepPlan* step,
   std::vector<Drafting*> unread;  // placed last in the run
   for (Drafting& drafting : work->samples) {
     if (!CanSample(*drafting.asked)) continue;
+    if (may_pend_ && drafting.asked->verified_by.plan_row < 0) continue;
     if (drafting.is_unread()) {
       if (may_pend_ && !drafting.is_too_long) unread.push_back(&drafting);
       continue;
@@ -256,14 +257,9 @@ absl::Status DraftModel::SampleDrafts(Work* work, StepPlan* step,
   }
   *step = {};
   const Stopwatch watch;
-  const bool may_pend =
-      may_pend_ && std::ranges::all_of(sampling, [](const Drafting* drafting) {
-        return drafting->asked->verified_by.plan_row >= 0;
-      });
   StepPlan rows;
   rows.stop = stop;
   std::erase_if(sampling, [&](Drafting* drafting) {
-    if (drafting->is_unread() && !may_pend) return true;
     return !AddSamplingRow(drafting, &rows);
   });
   if (sampling.empty()) return absl::OkStatus();
@@ -275,8 +271,8 @@ absl::Status DraftModel::SampleDrafts(Work* work, StepPlan* step,
   }
   pending_.reserve(sampling.size());
   ASSIGN_OR_RETURN(std::vector<SampledDraft> drafts,
-                   may_pend ? sampler_->Start(rows, sequences)
-                            : sampler_->Sample(rows, sequences));
+                   may_pend_ ? sampler_->Start(rows, sequences)
+                             : sampler_->Sample(rows, sequences));
   bool is_pending = false;
   for (size_t i = 0; i < sampling.size(); ++i) {
     is_pending = is_pending || !drafts[i].pending.empty();

@@ -91,13 +91,14 @@ class DraftModel {
   // copy.
   int max_tokens() const;
 
-  // Drops all sequences of requests that have ended. For plans that
-  // draft nothing.
+  // Drops all sequences of requests that have ended. For plans that draft
+  // nothing.
   void ForgetEnded(std::span<const RequestId> ended);
 
   // Drops plan.ended, then drafts for each of plan.drafting, in its order. With
   // `may_pend`, drafts that the plan itself verifies may be pending in the
-  // result (DraftedTokens::pending).
+  // result (DraftedTokens::pending), and the sampler draws no others, because
+  // its stream may run the plan meanwhile.
   // Errors: the model's; kCancelled if plan.stop was requested. Throws
   // std::bad_alloc. After an error or exception all sequences of the plan's
   // requests are dropped.
@@ -109,6 +110,8 @@ class DraftModel {
   // in the next Run().
   int num_rows() const { return num_rows_; }
   absl::Duration draft_time() const { return draft_time_; }
+  // Tokens that the last Run() has left of StepPlan::max_draft_step_tokens.
+  int num_tokens_left() const { return static_cast<int>(num_tokens_left_); }
 
   // For tests and statistics: the sequences it keeps, and their pages.
   int num_sequences() const { return sequences_.size(); }

@@ -19,11 +19,10 @@
 //
 // - It lists at least the samples that will be live, because samples end and
 //   none begin. A sample that has ended feeds nothing.
-// - For each sample it lists pages for everything that both steps can feed,
-// even
-//   if the first one accepts all drafts. It does not reuse these pages before
-//   it has read both results. Pages before `first_place` hold tokens whose
-//   results it has read; they do not change.
+// - For each sample it lists pages for all that both steps can feed, even if
+//   the first one accepts all drafts. It does not reuse these pages before it
+//   has read both results. Pages before `first_place` hold tokens whose results
+//   it has read; they do not change.
 // - Drafts that the first step rejects are at positions that the second step
 //   feeds again, or at later ones, which it does not read. Plans run in order,
 //   so all positions that it reads have been written.

@@ -57,35 +57,39 @@ void StepDrafter::Begin(StepPlan* plan, Step* step) {
   std::erase_if(plan->drafting, [](const DraftSequence& sequence) {
     return sequence.verified_by.plan_row < 0;
   });
-  Draft(*plan, now, step);
-  std::vector<DraftedTokens> drafts;
-  for (const size_t i : now) drafts.push_back(std::move(step->drafts_[i]));
+  std::vector<DraftedTokens> drafts = Draft(*plan, step);
+  later.max_draft_step_tokens = model_->num_tokens_left();
+  drafts.resize(now.size());
   FillDrafts(page_size_, drafts, plan);
-  for (size_t i = 0; i < now.size(); ++i) {
-    step->drafts_[now[i]] = std::move(drafts[i]);
-  }
+  Place(std::move(drafts), now, step);
   plan->drafting.clear();
 }
 
 void StepDrafter::DraftForLater(Step* step) {
   if (step->later_indices_.empty()) return;
-  Draft(*step->later_, step->later_indices_, step);
+  Place(Draft(*step->later_, step), step->later_indices_, step);
+  step->later_indices_.clear();
 }
 
-void StepDrafter::Draft(const StepPlan& plan, std::span<const size_t> indices,
-                        Step* step) {
+std::vector<DraftedTokens> StepDrafter::Draft(const StepPlan& plan,
+                                              Step* step) {
   absl::StatusOr<std::vector<DraftedTokens>> drafted =
       CatchModelErrors<std::vector<DraftedTokens>>(
           "draft model", [&] { return model_->Run(plan, may_pend_); },
           [] { return ResourceExhausted("not enough memory to draft"); });
-  if (drafted.ok()) {
-    for (size_t i = 0; i < indices.size(); ++i) {
-      step->drafts_[indices[i]] = std::move((*drafted)[i]);
-    }
-    step->time_ += model_->draft_time();
-    step->num_rows_ += model_->num_rows();
-  } else if (!plan.stop.stop_requested()) {
-    step->status_ = drafted.status();
+  if (!drafted.ok()) {
+    if (!plan.stop.stop_requested()) step->status_ = drafted.status();
+    return {};
+  }
+  step->time_ += model_->draft_time();
+  step->num_rows_ += model_->num_rows();
+  return *std::move(drafted);
+}
+
+void StepDrafter::Place(std::vector<DraftedTokens> drafts,
+                        std::span<const size_t> indices, Step* step) {
+  for (size_t i = 0; i < drafts.size(); ++i) {
+    step->drafts_[indices[i]] = std::move(drafts[i]);
   }
 }
 

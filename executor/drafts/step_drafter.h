@@ -5,9 +5,10 @@
 //   StepDrafter::Step drafts;
 //   drafter.Begin(&plan, &drafts);   // the plan's rows now have their drafts
 //   ... run the plan ...
-//   drafter.DraftForLater(&drafts);  // for beams, and samples with a
-//   constraint drafter.End(&drafts, &result);   // the result of the planner's
-//   plan
+//   drafter.DraftForLater(&drafts);  // what a later plan verifies
+//   drafter.End(&drafts, &result);   // the result of the planner's plan
+//
+// A later plan verifies the drafts of beams, and of samples with a constraint.
 //
 // A continuation with drafts (ContinuedDrafts) becomes rows in Begin()
 // (drafted_groups.h). It needs the results of earlier plans, except on a device
@@ -69,8 +70,9 @@ class StepDrafter {
   // REQUIRES: !MustWait(*plan).
   void Begin(StepPlan* plan, Step* step);
 
-  // Drafts for the sequences that a later plan verifies. Separate, so that a
-  // device can run the plan meanwhile. REQUIRES: the plan has not ended.
+  // Drafts for the sequences that a later plan verifies, unless that is done.
+  // Separate, so that a device can run the plan meanwhile. REQUIRES: the plan
+  // has not ended.
   void DraftForLater(Step* step);
 
   // Converts the result of the plan that ran to that of the planner's plan. Is
@@ -81,8 +83,11 @@ class StepDrafter {
   int num_groups() const { return groups_.num_groups(); }
 
  private:
-  // Drafts for plan.drafting, which are sequences `indices` of the step.
-  void Draft(const StepPlan& plan, std::span<const size_t> indices, Step* step);
+  // Returns the drafts for plan.drafting; none if the draft model fails.
+  std::vector<DraftedTokens> Draft(const StepPlan& plan, Step* step);
+  // Makes them the drafts of sequences `indices` of the step.
+  static void Place(std::vector<DraftedTokens> drafts,
+                    std::span<const size_t> indices, Step* step);
   bool CanFollow(const StepPlan& plan) const;
   static DraftedGroups::Unread Unread(const Step& step) {
     return {&step.asked_, step.drafts_};

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/ids.h"
+#include "base/memory.h"
 #include "base/status.h"
 
 namespace espalier::serve {
@@ -197,28 +198,26 @@ absl::Status CompileQueue::Try(ConstraintLanguage* language) const {
     compiler_.compile(language);
     return absl::OkStatus();
   } catch (const std::bad_alloc&) {
-    return MakeError(absl::StatusCode::kUnavailable,
-                     "not enough memory to compile a constraint");
+    return UntilThereIsMemory([] {
+      return MakeError(absl::StatusCode::kUnavailable,
+                       "not enough memory to compile a constraint");
+    });
   } catch (const std::exception& error) {
-    return Internal("cannot compile a constraint: ", error.what());
+    return UntilThereIsMemory([&] {
+      return Internal("cannot compile a constraint: ", error.what());
+    });
   }
 }
 
 void CompileQueue::Wake(const Waiters& waiters, const absl::Status& result) {
   for (const auto& [turn, waiter] : waiters) {
     waiter->result = result;
-    // The caller waits for it, so retry until memory is available.
-    for (bool is_posted = false; !is_posted;) {
-      try {
-        asio::post(waiter->wakes.get_executor(), [waiter = waiter] {
-          waiter->is_done = true;
-          waiter->wakes.cancel();
-        });
-        is_posted = true;
-      } catch (const std::bad_alloc&) {
-        std::this_thread::sleep_for(std::chrono::milliseconds(10));
-      }
-    }
+    UntilThereIsMemory([&waiter = waiter] {  // the caller waits for it
+      asio::post(waiter->wakes.get_executor(), [waiter] {
+        waiter->is_done = true;
+        waiter->wakes.cancel();
+      });
+    });
   }
 }
 

@@ -1,5 +1,5 @@
-// CompileQueue: calls that wait until the language of their constraint is
-// compiled, which takes up to two seconds each, on a few threads.
+// CompileQueue: compiles the languages of constraints on a few threads, up to
+// two seconds each, while their calls wait.
 //
 //   CompileQueue queue({compile, is_compiled});
 //   RETURN_IF_ERROR(queue.Start(2));
@@ -80,7 +80,8 @@ class CompileQueue {
 
   // Returns when the language is compiled, at once if it is.
   // Errors: kDeadlineExceeded; kCancelled if the caller is cancelled, at once;
-  // kUnavailable once it stops, or if memory runs out.
+  // kUnavailable once it stops, or if memory runs out while it is compiled.
+  // Throws std::bad_alloc.
   boost::asio::awaitable<absl::Status> Wait(Work work);
 
   Stats stats() const;

@@ -6,7 +6,9 @@
 //                                                            └──── EventWriter
 //
 // The connection's thread does all but the engine's part. A worker takes over
-// for long bodies, and for answers of many tokens or log-probabilities.
+// for long bodies, and for answers of many tokens or log-probabilities. A call
+// whose constraint is not compiled takes its places in the engine before that,
+// and waits in a CompileQueue.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>

@@ -150,10 +150,7 @@ void WorkerThread::DoAll() {
     if (job == nullptr || !job->is_wanted) continue;
     job->result = is_stopped ? Stopped() : Try(job->work);
     job->work = nullptr;
-    // The caller waits for the result, so retry until memory is available.
-    while (!TryHandOver(job)) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
+    UntilThereIsMemory([&] { HandOver(job); });  // the caller waits for it
   }
 }
 
@@ -161,23 +158,21 @@ absl::Status WorkerThread::Try(const Work& work) const {
   try {
     return work();
   } catch (const std::bad_alloc&) {
-    return MakeError(absl::StatusCode::kUnavailable, "not enough memory to ",
-                     purpose_);
+    return UntilThereIsMemory([&] {
+      return MakeError(absl::StatusCode::kUnavailable, "not enough memory to ",
+                       purpose_);
+    });
   } catch (const std::exception& error) {
-    return Internal("cannot ", purpose_, ": ", error.what());
+    return UntilThereIsMemory(
+        [&] { return Internal("cannot ", purpose_, ": ", error.what()); });
   }
 }
 
-bool WorkerThread::TryHandOver(const std::shared_ptr<Job>& job) {
-  try {
-    asio::post(job->wakes.get_executor(), [job] {
-      job->is_done = true;
-      job->wakes.cancel();
-    });
-    return true;
-  } catch (const std::bad_alloc&) {
-    return false;
-  }
+void WorkerThread::HandOver(const std::shared_ptr<Job>& job) {
+  asio::post(job->wakes.get_executor(), [job] {
+    job->is_done = true;
+    job->wakes.cancel();
+  });
 }
 
 }  // namespace espalier::serve

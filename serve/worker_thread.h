@@ -93,8 +93,8 @@ class WorkerThread {
   void DropUnwanted() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void DoAll();
   absl::Status Try(const Work& work) const;
-  // False if there is no memory for it.
-  static bool TryHandOver(const std::shared_ptr<Job>& job);
+  // Throws std::bad_alloc.
+  static void HandOver(const std::shared_ptr<Job>& job);
 
   const std::string purpose_;
   const int max_waiting_;

@@ -116,7 +116,19 @@ std::unique_ptr<PreparedRequest> MakePrepared(
   return prepared;
 }
 
-// Makes the request ready to run. Throws std::bad_alloc.
+// Errors: kFailedPrecondition if it is null, or of another engine.
+absl::Status CheckPreparedBy(const EngineCore& core,
+                             const OwnedRequest* request) {
+  if (request == nullptr) {
+    return FailedPrecondition("a prepared request runs once, and this one ",
+                              "was moved from");
+  }
+  if (request->engine.lock().get() == &core) return absl::OkStatus();
+  return FailedPrecondition("another engine prepared this request");
+}
+
+// Makes the request ready to run. Throws std::bad_alloc; then the request is
+// lost.
 // Errors: of its constraint.
 absl::Status CompleteRequest(const EngineCore& core, OwnedRequest* owned) {
   if (owned->prepared != nullptr) return absl::OkStatus();
@@ -189,13 +201,8 @@ asio::awaitable<absl::StatusOr<OpenRequest>> Open(
 
 asio::awaitable<absl::StatusOr<OpenRequest>> Open(
     std::shared_ptr<EngineCore> core, std::unique_ptr<OwnedRequest> ready) {
-  if (ready == nullptr) {
-    co_return FailedPrecondition("a prepared request runs once, and this one ",
-                                 "was moved from");
-  }
-  if (ready->engine.lock() != core) {
-    co_return FailedPrecondition("another engine prepared this request");
-  }
+  const absl::Status prepared = CheckPreparedBy(*core, ready.get());
+  if (!prepared.ok()) co_return prepared;
   const absl::Status completed = CompleteRequest(*core, ready.get());
   if (!completed.ok()) co_return completed;
   const absl::Status can_wait = co_await CheckCanWait();
@@ -442,6 +449,7 @@ absl::StatusOr<Engine::Prepared> Engine::Prepare(Request request,
 }
 
 absl::Status Engine::TakePlace(Prepared* request) const try {
+  RETURN_IF_ERROR(CheckPreparedBy(*core_, request->request_.get()));
   return espalier::TakePlace(*core_, request->request_.get());
 } catch (const std::bad_alloc&) {
   return core_->too_little_memory;
@@ -456,6 +464,7 @@ bool Engine::HasCompiled(const ConstraintLanguage& language) {
 }
 
 absl::Status Engine::Complete(Prepared* request) const try {
+  RETURN_IF_ERROR(CheckPreparedBy(*core_, request->request_.get()));
   return CompleteRequest(*core_, request->request_.get());
 } catch (const std::bad_alloc&) {
   return core_->too_little_memory;

@@ -126,7 +126,8 @@ class Engine {
 
   // For a caller that waits before it completes a request: takes its place in
   // the queue now. Otherwise Generate and Stream do.
-  // Errors: kResourceExhausted if the queue limits leave no place.
+  // Errors: kResourceExhausted if the queue limits leave no place;
+  // kFailedPrecondition if another engine prepared it, or it was moved from.
   absl::Status TakePlace(Prepared* request) const;
   // Compiles a language, in up to two seconds, unless that was done. Any
   // thread; throws std::bad_alloc. Complete returns its error.
@@ -134,7 +135,8 @@ class Engine {
   static bool HasCompiled(const ConstraintLanguage& language);
   // Does the rest of what Prepare left, which is little once the language is
   // compiled. Generate and Stream do it if this is not called.
-  // Errors: as Prepare.
+  // Errors: as Prepare and TakePlace. After kResourceExhausted the request is
+  // lost.
   absl::Status Complete(Prepared* request) const;
 
   // Runs one request to its end. Cancelling the awaiting coroutine (by the

@@ -329,8 +329,16 @@ TEST_P(EngineTest, APreparedRequestRunsOnceInTheEngineThatPreparedIt) {
   EXPECT_THAT(
       run(engine, std::move(prepared)),  // NOLINT: moved from
       StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("moved from")));
+  EXPECT_THAT(
+      engine.Complete(&prepared),  // NOLINT: moved from
+      StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("moved from")));
   EXPECT_OK(run(engine, std::move(moved)));
   ASSERT_OK_AND_ASSIGN(moved, engine.Prepare({{1, 2}, {}}));
+  for (const absl::Status& status :
+       {other.TakePlace(&moved), other.Complete(&moved)}) {
+    EXPECT_THAT(status, StatusIs(absl::StatusCode::kFailedPrecondition,
+                                 HasSubstr("another engine")));
+  }
   EXPECT_THAT(run(other, std::move(moved)),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        HasSubstr("another engine")));

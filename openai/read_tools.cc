@@ -167,8 +167,9 @@ absl::Status ReadToolChoice(std::string_view name, const JsonText& json,
 }
 
 std::string ShownChoice(const ToolChoice& choice) {
-  return choice.names ? Concat("the function ", ShownNames(*choice.names))
-                      : "\"required\"";
+  if (!choice.names) return "\"required\"";
+  return Concat(choice.names->size() == 1 ? "the function " : "the functions ",
+                ShownNames(*choice.names));
 }
 
 absl::Status SettleTools(CallDraft* draft) {
@@ -184,9 +185,9 @@ absl::Status SettleTools(CallDraft* draft) {
   for (const std::string& name :
        choice.names.value_or(std::vector<std::string>())) {
     if (known.contains(name)) continue;
-    return InvalidField("`tool_choice` must name functions of the tools",
-                        Got(ShownInQuotes(name)), ": they are ",
-                        ShownNames(draft->tool_names));
+    return InvalidField("`tool_choice` must name functions of the tools, ",
+                        ShownNames(draft->tool_names),
+                        Got(ShownInQuotes(name)));
   }
   if (choice.kind == ToolChoice::Kind::kNone || draft->tool_names.empty()) {
     return absl::OkStatus();

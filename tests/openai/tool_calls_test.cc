@@ -93,8 +93,7 @@ TEST(ToolCallsTest, RefusalsNameTheMember) {
        "tool_choice must be \"auto\", \"none\", \"required\", or an object"},
       {R"("tool_choice": {"type": "function", "function": {"name": "g"}},
           "tools": [{"function": {"name": "f"}}])",
-       "tool_choice must name functions of the tools, got \"g\": they are "
-       "\"f\""},
+       "tool_choice must name functions of the tools, \"f\", got \"g\""},
       {R"("tool_choice": {"type": "function"})",
        "tool_choice.function must be an object"},
       {R"("tool_choice": {"type": "web"})",

@@ -37,6 +37,14 @@ std::string Printable(std::string_view text) {
   return printable;
 }
 
+// The bytes of the next write: whole lines as far as they fit, since what is
+// dropped after half a line would leave the next one behind that half.
+std::string_view NextWrite(std::string_view lines) {
+  const std::string_view most = lines.substr(0, kBytesAtOnce);
+  const size_t end = most.rfind('\n');
+  return end == most.npos ? most : most.substr(0, end + 1);
+}
+
 // A write of this thread to a pipe without a reader fails, and ends nothing.
 void BlockSigpipe() {
   sigset_t signals;
@@ -127,8 +135,8 @@ void RequestLog::WriteAll() {
 std::string_view RequestLog::Write(std::string_view lines) {
   while (!lines.empty()) {
     if (!WaitForRoom()) return lines;
-    const ssize_t count =
-        write(fd_, lines.data(), std::min(lines.size(), kBytesAtOnce));
+    const std::string_view next = NextWrite(lines);
+    const ssize_t count = write(fd_, next.data(), next.size());
     if (count > 0) {
       lines.remove_prefix(static_cast<size_t>(count));
     } else if (count == 0 || (errno != EINTR && errno != EAGAIN)) {

@@ -192,6 +192,19 @@ TEST(RequestLogDropTest, GoesOnOnceTheFileTakesLinesAgain) {
   close(full);
 }
 
+TEST(RequestLogDropTest, AFullPipeCutsNoLine) {
+  Pipe pipe;
+  fcntl(pipe.input(), F_SETPIPE_SZ, 4096);
+  const std::string path(200, 'p');
+  {
+    RequestLog log;
+    for (int i = 0; i < 100; ++i) log.Add({.path = path, .is_whole = true});
+    ASSERT_OK(log.Start(pipe.input()));
+  }
+  const std::string line = RequestLogLine({.path = path, .is_whole = true}, {});
+  EXPECT_EQ(pipe.ReadLines(1).size(), 4096 / line.size());
+}
+
 TEST(RequestLogDropTest, CountsWhatItDrops) {
   Pipe pipe;
   fcntl(pipe.input(), F_SETPIPE_SZ, 4096);

@@ -71,6 +71,8 @@ struct Call {
   // With a constraint of calls: the place of each of its functions among the
   // chat's tools.
   std::vector<size_t> constrained_tools = {};
+  // With a constraint of calls: an answer without calls is any text.
+  bool calls_may_be_text = false;
 
   // Text prompts: false omits special tokens. Chat: true puts BOS in front of
   // the rendered template unless it begins with one. Unset: as the prompt

@@ -18,6 +18,10 @@ namespace {
 
 constexpr std::string_view kOfCalls = "constraint";
 
+// The schema of a function that declares no parameters, as OpenAI reads it.
+constexpr char kNoParameters[] =
+    R"({"type":"object","properties":{},"additionalProperties":false})";
+
 const json::object& FunctionOf(const json::value& tool) {
   return tool.at("function").get_object();
 }
@@ -50,9 +54,10 @@ void AppendFunction(const json::value& tool, bool has_schema,
   *out += "{\"name\":";
   AppendJson(NameOf(tool), out);
   const json::value* const schema = FunctionOf(tool).if_contains("parameters");
-  if (has_schema && schema != nullptr && !schema->is_null()) {
+  if (has_schema) {
     *out += ",\"parameters\":";
-    *out += WriteJson(*schema);
+    *out += schema == nullptr || schema->is_null() ? kNoParameters
+                                                   : WriteJson(*schema);
   }
   *out += '}';
 }
@@ -86,6 +91,11 @@ absl::Status TakeConstraint(Call* call) {
     return InvalidField("`tool_choice` and ", FieldName{name},
                         " both say what the text of the answer is",
                         Got(ShownChoice(call->tool_choice)));
+  }
+  if (call->params.constraint && call->tool_choice.must_call()) {
+    call->warnings.push_back(
+        Concat("response_format has no effect: with tool_choice ",
+               ShownChoice(call->tool_choice), " the answer is a call"));
   }
   std::erase_if(call->given, [](const GivenParam& given) {
     return given.param == kOfCalls;
@@ -134,6 +144,7 @@ absl::Status ConstrainToolCalls(Call* call) {
     text = Concat(R"({"json_schema":)", *schema, "}");
     text_path = call->constraint_path;
   }
+  call->calls_may_be_text = text == "true";
   RETURN_IF_ERROR(TakeConstraint(call));
   const bool is_parallel =
       call->parallel_tool_calls && choice.kind != ToolChoice::Kind::kFunction;

@@ -426,16 +426,61 @@ TEST_F(ToolRoutesTest, CallsThatMustComeAreOfTheToolsAndTheirSchemas) {
   }
 }
 
+// Text that max_tokens ends has the reason "length", and calls never do.
 TEST_F(ToolRoutesTest, AStrictFunctionHasCallsEnforcedBehindText) {
-  const RawResponse whole = Post(
-      "/v1/chat/completions",
-      EnforcedCall(R"("temperature": 1, "n": 8, "seed": 1, "max_tokens": 60,
-                      "logit_bias": {}, "stop": ["zzz"])"));
+  std::map<std::string, int> reasons;
+  for (const int max_tokens : {20, 60, 100}) {
+    const std::string fields =
+        Concat(R"("temperature": 3, "n": 16, "seed": 1, "stop": ["qu"],
+                  "max_tokens": )",
+               max_tokens);
+    const RawResponse whole =
+        Post("/v1/chat/completions", EnforcedCall(fields));
+    ASSERT_EQ(whole.status, 200) << whole.body;
+    const RawResponse stream =
+        Post("/v1/chat/completions",
+             EnforcedCall(Concat(fields, R"(, "stream": true)")));
+    const auto streamed = ChoicesOf(EventsOf(stream.body));
+    const json::value answer = *ParseJson(whole.body);
+    for (const json::value& value : answer.at("choices").as_array()) {
+      const StreamedChoice found = WholeChoice(value.as_object());
+      const json::value& reason = found.fields.at("finish_reason");
+      const auto& same = streamed.at(value.at("index").as_int64());
+      EXPECT_EQ(same.fields.at("finish_reason"), reason);
+      ++reasons[std::string(reason.as_string())];
+      if (CheckCalls(found) > 0) {
+        EXPECT_EQ(reason, "tool_calls");
+      } else {
+        const bool is_stopped = !found.fields.at("stop_reason").is_null();
+        if (is_stopped) {
+          EXPECT_EQ(reason, "stop");
+        }
+      }
+    }
+  }
+  EXPECT_GT(reasons["length"], 0);
+  EXPECT_GT(reasons["stop"], 0);
+}
+
+TEST_F(ToolRoutesTest, AFunctionWithoutParametersIsCalledWithNone) {
+  const RawResponse whole =
+      Post("/v1/chat/completions",
+           R"({"messages": [{"role": "user", "content": "a"}], "temperature": 3,
+          "n": 8, "seed": 1, "tool_choice": "required", "max_tokens": 90,
+          "response_format": {"type": "json_object"},
+          "tools": [{"type": "function", "function": {"name": "wait"}}]})");
   ASSERT_EQ(whole.status, 200) << whole.body;
   const json::value answer = *ParseJson(whole.body);
   for (const json::value& value : answer.at("choices").as_array()) {
-    CheckCalls(WholeChoice(value.as_object()));
+    for (const json::value& call : WholeChoice(value.as_object()).tool_calls) {
+      const auto arguments = ParseJson(
+          std::string(call.at("function").at("arguments").as_string()));
+      EXPECT_EQ(*arguments, json::value(json::object()));
+    }
   }
+  EXPECT_EQ(answer.at("warnings").at(0),
+            "response_format has no effect: with tool_choice \"required\" the "
+            "answer is a call");
 }
 
 TEST_F(ToolRoutesTest, AResponseFormatIsOfAnswersWithoutCalls) {
@@ -452,6 +497,8 @@ TEST_F(ToolRoutesTest, AResponseFormatIsOfAnswersWithoutCalls) {
   int num_calls = 0;
   for (const json::value& value : answer.at("choices").as_array()) {
     const StreamedChoice found = WholeChoice(value.as_object());
+    EXPECT_EQ(found.fields.at("finish_reason"),
+              found.tool_calls.empty() ? "stop" : "tool_calls");
     if (CheckCalls(found) > 0) {
       ++num_calls;
       EXPECT_EQ(found.text, "");

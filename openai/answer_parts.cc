@@ -105,6 +105,18 @@ void AppendStopReason(const Hypothesis& hypothesis, const PromptParts& prompt,
   }
 }
 
+FinishReason ReasonOf(const Call& call, const Hypothesis& hypothesis,
+                      const PromptParts& prompt, const Tokenizer* tokenizer,
+                      bool has_tool_calls) {
+  const FinishReason reason = hypothesis.finish_reason;
+  const bool may_be_cut = call.calls_may_be_text && !has_tool_calls &&
+                          reason == FinishReason::kStop;
+  if (!may_be_cut) return reason;
+  std::string stop_reason;
+  AppendStopReason(hypothesis, prompt, tokenizer, &stop_reason);
+  return stop_reason == "null" ? FinishReason::kLength : reason;
+}
+
 void AppendScores(const Hypothesis& hypothesis, std::string* out) {
   AppendField(R"(,"score":)", hypothesis.score, out);
   AppendField(R"(,"cum_log_prob":)", hypothesis.cum_log_prob, out);

@@ -61,6 +61,13 @@ void AppendUsage(const TokenCounts& counts, std::string* out);
 void AppendFinishReason(FinishReason reason, std::string* out,
                         bool has_tool_calls = false);
 
+// Why a choice ended, as its call sees it: text beside enforced calls of tools
+// that nothing but the limit ended has kLength. Calls are whole where the limit
+// ends them.
+FinishReason ReasonOf(const Call& call, const Hypothesis& hypothesis,
+                      const PromptParts& prompt, const Tokenizer* tokenizer,
+                      bool has_tool_calls);
+
 // Which stop ended a text: the string or the id, or null.
 void AppendStopReason(const Hypothesis& hypothesis, const PromptParts& prompt,
                       const Tokenizer* tokenizer, std::string* out);

@@ -53,7 +53,8 @@ bool AnswerWriter::AddParts() {
   if (call_.api == Api::kResponses) {
     has_ended_ = true;
     parts_.push_back([this](std::string* out) {
-      *out += WriteResponse(call_, head_, prompts_[0], answers_[0]);
+      *out += WriteResponse(call_, head_, prompts_[0], answers_[0],
+                            writer_.tokenizer());
     });
     return true;
   }

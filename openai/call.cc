@@ -148,7 +148,7 @@ absl::StatusOr<Call> ReadCall(Api api, std::string_view body,
   RETURN_IF_ERROR(SettleTools(&draft));
   RETURN_IF_ERROR(SettlePrompts(&draft));
   // After the checks, whose errors number the messages of the call.
-  if (api == Api::kResponses) AddInstructions(&draft.call);
+  if (api == Api::kResponses) JoinMessages(&draft.call);
   RETURN_IF_ERROR(SettleCall(&draft));
   return std::move(draft.call);
 }

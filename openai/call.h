@@ -117,6 +117,8 @@ struct Call {
   std::string instructions = {};  // the first message, too
   std::string metadata = {};      // JSON as it was given; empty: none was
   std::string text_format = {};   // as metadata
+  std::string tools = {};
+  std::string tool_choice_text = {};
 
   std::string request_id = {};  // empty: none was given
   // Warnings of unknown fields and of fields without effect. With "strict":

@@ -25,16 +25,11 @@ void ChoiceWriter::AppendEnd(const ChoicePart& part, std::string* out) const {
     *out += R"("length","stop_reason":null)";
     return;
   }
-  std::string stop_reason;
-  AppendStopReason(*part.end, *part.prompt, tokenizer_, &stop_reason);
-  // Calls are whole where the limit ends them. Text is not: without a stop,
-  // nothing else ends it.
-  const bool is_cut = call_.calls_may_be_text && !part.has_tool_calls &&
-                      part.end->finish_reason == FinishReason::kStop &&
-                      stop_reason == "null";
-  AppendFinishReason(is_cut ? FinishReason::kLength : part.end->finish_reason,
-                     out, part.has_tool_calls);
-  *out += R"(,"stop_reason":)" + stop_reason;
+  AppendFinishReason(
+      ReasonOf(call_, *part.end, *part.prompt, tokenizer_, part.has_tool_calls),
+      out, part.has_tool_calls);
+  *out += R"(,"stop_reason":)";
+  AppendStopReason(*part.end, *part.prompt, tokenizer_, out);
   AppendScores(*part.end, out);
 }
 

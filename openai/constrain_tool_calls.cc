@@ -12,6 +12,7 @@
 #include "base/field_error.h"
 #include "base/json.h"
 #include "base/status.h"
+#include "openai/read_tools.h"
 
 namespace espalier::openai {
 namespace {
@@ -35,15 +36,15 @@ bool IsStrict(const json::value& tool) {
   return strict != nullptr && *strict == true;
 }
 
-absl::Status CheckNames(const json::array& tools) {
+absl::Status CheckNames(Api api, const json::array& tools) {
   std::map<std::string_view, size_t> places;
   for (size_t i = 0; i < tools.size(); ++i) {
     const auto [place, is_new] = places.emplace(NameOf(tools[i]), i);
     if (is_new) continue;
-    return InvalidField(FieldName{Concat("tools[", i, "]")},
-                        ".function.name must not be that of tools[",
-                        place->second, "] where calls are enforced",
-                        Got(ShownInQuotes(NameOf(tools[i]))));
+    return InvalidField(
+        FieldName{Concat("tools[", i, "]")}, MemberOfFunction(api),
+        ".name must not be that of tools[", place->second,
+        "] where calls are enforced", Got(ShownInQuotes(NameOf(tools[i]))));
   }
   return absl::OkStatus();
 }
@@ -62,15 +63,20 @@ void AppendFunction(const json::value& tool, bool has_schema,
   *out += '}';
 }
 
+// True if the constraint is that of the format of the answer's text.
+bool HasFormat(const Call& call) {
+  const std::string_view name = call.NameOf(kOfCalls);
+  return call.params.constraint &&
+         (name == "response_format" ||
+          (call.api == Api::kResponses && name == "text"));
+}
+
 // The schema of a response_format, which holds for text beside calls; nullopt
 // if there is none, or the text cannot be told from a call.
 std::optional<std::string> SchemaOfText(const Call& call) {
   const bool has_marks = call.tool_calls.format == ToolCallFormat::kHermes ||
                          call.tool_calls.format == ToolCallFormat::kMistral;
-  if (!has_marks || !call.params.constraint ||
-      call.NameOf(kOfCalls) != "response_format") {
-    return std::nullopt;
-  }
+  if (!has_marks || !HasFormat(call)) return std::nullopt;
   return call.params.constraint->json_schema;
 }
 
@@ -87,15 +93,16 @@ bool RestrictsTokens(const Call& call) {
 // Errors: kInvalidArgument if there is one that does not.
 absl::Status TakeConstraint(Call* call) {
   const std::string_view name = call->NameOf(kOfCalls);
-  if (call->params.constraint && name != "response_format") {
+  if (call->params.constraint && !HasFormat(*call)) {
     return InvalidField("`tool_choice` and ", FieldName{name},
                         " both say what the text of the answer is",
                         Got(ShownChoice(call->tool_choice)));
   }
   if (call->params.constraint && call->tool_choice.must_call()) {
-    call->warnings.push_back(
-        Concat("response_format has no effect: with tool_choice ",
-               ShownChoice(call->tool_choice), " the answer is a call"));
+    call->warnings.push_back(Concat(name == "text" ? "text.format" : name,
+                                    " has no effect: with tool_choice ",
+                                    ShownChoice(call->tool_choice),
+                                    " the answer is a call"));
   }
   std::erase_if(call->given, [](const GivenParam& given) {
     return given.param == kOfCalls;
@@ -137,7 +144,7 @@ absl::Status ConstrainToolCalls(Call* call) {
                "(--tool-call-parser)"));
     return absl::OkStatus();
   }
-  RETURN_IF_ERROR(CheckNames(tools));
+  RETURN_IF_ERROR(CheckNames(call->api, tools));
   std::string text = must_call ? "false" : "true";
   std::string text_path;
   if (const auto schema = SchemaOfText(*call); schema && !must_call) {

@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "openai/call.h"
 #include "openai/call_fields.h"
+#include "openai/read_tools.h"
 
 namespace espalier::openai {
 namespace {
@@ -109,7 +110,7 @@ absl::Status WithPlaceOfTool(const Call& call, const absl::Status& error) {
   std::string parts = PartsOf(error);
   const std::string place = Concat("[", i, "]");
   parts.replace(parts.find(place), place.size(),
-                Concat("[", tools[i], "].function"));
+                Concat("[", tools[i], "]", MemberOfFunction(call.api)));
   return WithParts(error, parts);
 }
 

@@ -12,7 +12,8 @@ std::unique_ptr<EventWriter> MakeEventWriter(const Call& call,
                                              std::vector<PromptParts> prompts,
                                              const Tokenizer* tokenizer) {
   if (call.api == Api::kResponses) {
-    return std::make_unique<ResponseWriter>(call, head, std::move(prompts[0]));
+    return std::make_unique<ResponseWriter>(call, head, std::move(prompts[0]),
+                                            tokenizer);
   }
   return std::make_unique<ChunkWriter>(call, head, std::move(prompts),
                                        tokenizer);

@@ -51,13 +51,70 @@ absl::Status RenameParts(const std::string& name, json::array* parts) {
   return absl::OkStatus();
 }
 
+// Returns a member that must be a string, and not empty.
+absl::StatusOr<std::string> ReadText(const std::string& name,
+                                     const json::object& item,
+                                     std::string_view member) {
+  const json::value* const value = item.if_contains(member);
+  if (value != nullptr && value->is_string() && !value->get_string().empty()) {
+    return std::string(value->get_string());
+  }
+  return InvalidField(FieldName{name}, ".", member,
+                      " must be a string, and not empty", Got(Shown(value)));
+}
+
+// A call of a function, as an answer has it.
+absl::Status ReadFunctionCall(const std::string& name, json::object* item) {
+  ASSIGN_OR_RETURN(const std::string id, ReadText(name, *item, "call_id"));
+  ASSIGN_OR_RETURN(const std::string function, ReadText(name, *item, "name"));
+  const json::value* const arguments = item->if_contains("arguments");
+  if (arguments == nullptr || !arguments->is_string()) {
+    return InvalidField(FieldName{name}, ".arguments must be a string",
+                        Got(Shown(arguments)));
+  }
+  const std::string text(arguments->get_string());
+  *item = {{"role", "assistant"},
+           {"content", ""},
+           {"tool_calls",
+            {{{"id", id},
+              {"type", "function"},
+              {"function", {{"name", function}, {"arguments", text}}}}}}};
+  return absl::OkStatus();
+}
+
+// The output of a function that was called.
+absl::Status ReadFunctionOutput(const std::string& name, json::object* item) {
+  ASSIGN_OR_RETURN(const std::string id, ReadText(name, *item, "call_id"));
+  json::value* const output = item->if_contains("output");
+  if (output == nullptr || (!output->is_string() && !output->is_array())) {
+    return InvalidField(FieldName{name},
+                        ".output must be a string or a list of texts",
+                        Got(Shown(output)));
+  }
+  if (output->is_array()) {
+    RETURN_IF_ERROR(RenameParts(name + ".output", &output->get_array()));
+  }
+  json::value content = std::move(*output);
+  *item = {
+      {"role", "tool"}, {"tool_call_id", id}, {"content", std::move(content)}};
+  return absl::OkStatus();
+}
+
 // Makes an item of the input a message of a chat.
 absl::Status ReadItem(const std::string& name, json::value* value) {
   if (!value->is_object()) return WrongType(name, "an object", *value);
   json::object& item = value->get_object();
   const json::value* const type = item.if_contains("type");
+  if (type != nullptr && *type == "function_call") {
+    return ReadFunctionCall(name, &item);
+  }
+  if (type != nullptr && *type == "function_call_output") {
+    return ReadFunctionOutput(name, &item);
+  }
   if (type != nullptr && *type != "message") {
-    return InvalidField(FieldName{name}, ".type must be \"message\"",
+    return InvalidField(FieldName{name},
+                        ".type must be \"message\", \"function_call\" or "
+                        "\"function_call_output\"",
                         Got(Shown(type)));
   }
   const json::value* const role = item.if_contains("role");
@@ -72,6 +129,10 @@ absl::Status ReadItem(const std::string& name, json::value* value) {
   json::value* const content = item.if_contains("content");
   if (content == nullptr || !content->is_array()) return absl::OkStatus();
   return RenameParts(name + ".content", &content->get_array());
+}
+
+bool IsOfAssistant(const json::value& message) {
+  return message.at("role") == "assistant";
 }
 
 // The members of an object, each read by `read(path, name, value)`. Null ones
@@ -162,10 +223,25 @@ absl::Status ReadReasoning(std::string_view name, const JsonText& json,
       });
 }
 
-void AddInstructions(Call* call) {
-  if (call->instructions.empty()) return;
-  json::array& messages = call->chat->messages;
-  messages.insert(messages.begin(), MakeMessage("system", call->instructions));
+void JoinMessages(Call* call) {
+  json::array joined;
+  if (!call->instructions.empty()) {
+    joined.push_back(MakeMessage("system", call->instructions));
+  }
+  for (json::value& value : call->chat->messages) {
+    json::object& message = value.get_object();
+    json::value* const calls = message.if_contains("tool_calls");
+    if (calls == nullptr || joined.empty() || !IsOfAssistant(joined.back())) {
+      joined.push_back(std::move(value));
+      continue;
+    }
+    json::object& before = joined.back().get_object();
+    json::array& all = before.contains("tool_calls")
+                           ? before.at("tool_calls").get_array()
+                           : before["tool_calls"].emplace_array();
+    for (json::value& one : calls->get_array()) all.push_back(std::move(one));
+  }
+  call->chat->messages = std::move(joined);
 }
 
 }  // namespace espalier::openai

@@ -33,7 +33,22 @@ const json::value* MemberOf(const json::value& value, std::string_view key) {
   return value.is_object() ? value.get_object().if_contains(key) : nullptr;
 }
 
-absl::StatusOr<std::string> ReadToolName(const std::string& path,
+// Makes a tool of /v1/responses, {"type": "function", "name": N, ...}, one of a
+// chat, {"type": "function", "function": {"name": N, ...}}.
+void MakeToolOfChat(json::value* value) {
+  if (!value->is_object()) return;
+  json::object function = std::move(value->get_object());
+  json::object tool;
+  if (const json::value* const type = function.if_contains("type")) {
+    tool["type"] = *type;
+    function.erase("type");
+  }
+  tool["function"] = std::move(function);
+  *value = std::move(tool);
+}
+
+// `value` is a tool of a chat, whatever the API is.
+absl::StatusOr<std::string> ReadToolName(Api api, const std::string& path,
                                          const json::value& value,
                                          const Limits& limits) {
   if (!value.is_object()) return WrongType(path, "an object", value);
@@ -48,29 +63,30 @@ absl::StatusOr<std::string> ReadToolName(const std::string& path,
     return InvalidField(FieldName{path}, ".function must be an object",
                         Got(Shown(function)));
   }
+  const std::string member = Concat(MemberOfFunction(api), ".name");
   const json::value* const name = function->get_object().if_contains("name");
   if (name == nullptr || !name->is_string() || name->get_string().empty()) {
-    return InvalidField(FieldName{path},
-                        ".function.name must be a string, and not empty",
-                        Got(Shown(name)));
+    return InvalidField(FieldName{path}, member,
+                        " must be a string, and not empty", Got(Shown(name)));
   }
   const json::string& text = name->get_string();
   if (std::ssize(text) > limits.max_name_bytes) {
-    return InvalidField(FieldName{path}, ".function.name must have at most ",
+    return InvalidField(FieldName{path}, member, " must have at most ",
                         Limit(limits.max_name_bytes), " bytes",
                         Got(text.size()));
   }
   return std::string(text);
 }
 
-absl::Status CheckStrict(const std::string& path, const json::value& tool) {
+absl::Status CheckStrict(Api api, const std::string& path,
+                         const json::value& tool) {
   const json::value* const strict =
       tool.at("function").get_object().if_contains("strict");
   if (strict == nullptr || strict->is_bool() || strict->is_null()) {
     return absl::OkStatus();
   }
-  return InvalidField(FieldName{path}, ".function.strict must be true or false",
-                      Got(Shown(strict)));
+  return InvalidField(FieldName{path}, MemberOfFunction(api),
+                      ".strict must be true or false", Got(Shown(strict)));
 }
 
 absl::Status ReadMode(std::string_view name, std::string_view mode,
@@ -91,7 +107,7 @@ absl::Status ReadMode(std::string_view name, std::string_view mode,
 }
 
 // {"mode": "auto" or "required", "tools": [{"type": "function", ...}, ...]}
-absl::Status ReadAllowed(const std::string& path, const json::value* value,
+absl::Status ReadAllowed(Api api, const std::string& path, json::value* value,
                          const Limits& limits, ToolChoice* choice) {
   if (value == nullptr || !value->is_object()) {
     return InvalidField(FieldName{path}, " must be an object",
@@ -103,18 +119,19 @@ absl::Status ReadAllowed(const std::string& path, const json::value* value,
                         " must be \"auto\" or \"required\"", Got(Shown(mode)));
   }
   RETURN_IF_ERROR(ReadMode(path, std::string_view(mode->get_string()), choice));
-  const json::value* const tools = MemberOf(*value, "tools");
+  json::value* const tools = value->get_object().if_contains("tools");
   const std::string of_tools = NameOfPart(path, "tools");
   if (tools == nullptr || !tools->is_array() || tools->get_array().empty()) {
     return InvalidField(FieldName{of_tools},
                         " must be a list that is not empty", Got(Shown(tools)));
   }
   choice->names.emplace();
-  for (const json::value& tool : tools->get_array()) {
+  for (json::value& tool : tools->get_array()) {
+    if (api == Api::kResponses) MakeToolOfChat(&tool);
     ASSIGN_OR_RETURN(
         std::string name,
-        ReadToolName(Concat(of_tools, "[", choice->names->size(), "]"), tool,
-                     limits));
+        ReadToolName(api, Concat(of_tools, "[", choice->names->size(), "]"),
+                     tool, limits));
     choice->names->push_back(std::move(name));
   }
   return absl::OkStatus();
@@ -128,12 +145,15 @@ absl::Status ReadTools(std::string_view name, const JsonText& json,
   if (!json.is_array()) return WrongType(name, "a list", json.text);
   ASSIGN_OR_RETURN(json::value tools, ReadAny(name, json));
   draft->tool_names.clear();
-  const json::array& list = tools.get_array();
+  const Api api = draft->call.api;
+  if (api == Api::kResponses) draft->call.tools = json.text;
+  json::array& list = tools.get_array();
   for (size_t i = 0; i < list.size(); ++i) {
     const std::string path = Concat(name, "[", i, "]");
+    if (api == Api::kResponses) MakeToolOfChat(&list[i]);
     ASSIGN_OR_RETURN(std::string tool_name,
-                     ReadToolName(path, list[i], limits));
-    RETURN_IF_ERROR(CheckStrict(path, list[i]));
+                     ReadToolName(api, path, list[i], limits));
+    RETURN_IF_ERROR(CheckStrict(api, path, list[i]));
     draft->tool_names.push_back(std::move(tool_name));
   }
   draft->tools = std::move(tools);
@@ -147,23 +167,34 @@ absl::Status ReadToolChoice(std::string_view name, const JsonText& json,
   if (!json.is_string() && !json.is_object()) {
     return WrongType(name, "a string or an object", json.text);
   }
+  const Api api = draft->call.api;
+  if (api == Api::kResponses) draft->call.tool_choice_text = json.text;
   if (json.is_string()) return ReadMode(name, Unquoted(json.text), &choice);
-  ASSIGN_OR_RETURN(const json::value value, ReadAny(name, json));
+  ASSIGN_OR_RETURN(json::value value, ReadAny(name, json));
   const json::value* const type = MemberOf(value, "type");
   if (type != nullptr && *type == "function") {
     choice.kind = ToolChoice::Kind::kFunction;
+    if (api == Api::kResponses) MakeToolOfChat(&value);
     ASSIGN_OR_RETURN(std::string function,
-                     ReadToolName(std::string(name), value, limits));
+                     ReadToolName(api, std::string(name), value, limits));
     choice.names.emplace().push_back(std::move(function));
     return absl::OkStatus();
   }
   if (type != nullptr && *type == "allowed_tools") {
-    return ReadAllowed(NameOfPart(name, "allowed_tools"),
-                       MemberOf(value, "allowed_tools"), limits, &choice);
+    if (api == Api::kResponses) {
+      return ReadAllowed(api, std::string(name), &value, limits, &choice);
+    }
+    return ReadAllowed(api, NameOfPart(name, "allowed_tools"),
+                       value.get_object().if_contains("allowed_tools"), limits,
+                       &choice);
   }
   return InvalidField(FieldName{NameOfPart(name, "type")},
                       " must be \"function\" or \"allowed_tools\"",
                       Got(Shown(type)));
+}
+
+std::string_view MemberOfFunction(Api api) {
+  return api == Api::kResponses ? "" : ".function";
 }
 
 std::string ShownChoice(const ToolChoice& choice) {

@@ -5,6 +5,7 @@
 
 #include "absl/status/status.h"
 #include "base/json_scan.h"
+#include "openai/call.h"
 #include "openai/limits.h"
 
 namespace espalier::openai {
@@ -12,10 +13,15 @@ namespace espalier::openai {
 struct CallDraft;  // openai/call_draft.h
 
 // [{"type": "function", "function": {"name": N, ...}}, ...], which the chat
-// template gets as they are.
+// template gets as they are; in /v1/responses [{"type": "function", "name": N,
+// ...}, ...], which it gets in that shape.
 // Errors: kInvalidArgument naming the member ("tools[0].type") and the value.
 absl::Status ReadTools(std::string_view name, const JsonText& json,
                        const Limits& limits, CallDraft* draft);
+
+// Returns the member of a tool that has its function: ".function"; in
+// /v1/responses "", for the tool itself.
+std::string_view MemberOfFunction(Api api);
 
 // A ToolChoice (openai/tool_choice.h).
 // Errors: kInvalidArgument naming the member and the value.

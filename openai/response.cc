@@ -10,18 +10,22 @@
 #include "base/check.h"
 #include "base/status.h"
 #include "openai/answer_parts.h"
+#include "openai/tool_calls.h"
 #include "request/constraint_params.h"
 #include "request/generation_params.h"
 
 namespace espalier::openai {
-namespace {
 
-// State of a response.
+// State of a response: its items, and how it ended.
 struct ResponseState {
   std::string_view status;
   const PromptAnswer* answer = nullptr;  // null before there is one
+  std::span<const ResponseItem> items = {};
+  std::string_view incomplete_reason = {};  // empty: it is complete
   const Error* error = nullptr;
 };
+
+namespace {
 
 const Hypothesis* BestOf(const PromptAnswer& answer) {
   const auto& hypotheses = answer.result.hypotheses;
@@ -33,10 +37,14 @@ std::string_view TextOf(const PromptAnswer& answer) {
 }
 
 // Why an answer is not complete; empty if it is.
-std::string_view IncompleteReason(const PromptAnswer& answer) {
+std::string_view IncompleteReason(const Call& call, const PromptParts& prompt,
+                                  const PromptAnswer& answer,
+                                  const Tokenizer* tokenizer, bool has_calls) {
   const Hypothesis* const best = BestOf(answer);
   if (best == nullptr) return NameOf(FinishReason::kDeadline);
-  switch (best->finish_reason) {
+  const FinishReason reason =
+      ReasonOf(call, *best, prompt, tokenizer, has_calls);
+  switch (reason) {
     case FinishReason::kEos:
     case FinishReason::kStop:
       return "";
@@ -45,16 +53,28 @@ std::string_view IncompleteReason(const PromptAnswer& answer) {
     case FinishReason::kDeadline:
       break;
   }
-  return NameOf(best->finish_reason);
+  return NameOf(reason);
 }
 
-std::string_view StatusOf(const PromptAnswer& answer) {
-  return IncompleteReason(answer).empty() ? "completed" : "incomplete";
+ResponseState EndState(const Call& call, const PromptParts& prompt,
+                       const PromptAnswer& answer, const Tokenizer* tokenizer,
+                       const ResponseItems& items) {
+  const std::string_view reason =
+      IncompleteReason(call, prompt, answer, tokenizer, items.has_calls());
+  return {.status = reason.empty() ? "completed" : "incomplete",
+          .answer = &answer,
+          .items = items.items(),
+          .incomplete_reason = reason};
 }
 
-// "resp_7" has the message "msg_7".
-std::string MessageId(const AnswerHead& head) {
-  return "msg_" + head.id.substr(head.id.find('_') + 1);
+std::string_view IdOf(const AnswerHead& head) {
+  return std::string_view(head.id).substr(head.id.find('_') + 1);
+}
+
+// "resp_7" has the message "msg_7" and calls "fc_7_0", "fc_7_1".
+std::string ItemId(const AnswerHead& head, const ResponseItem& item) {
+  if (!item.call_idx) return Concat("msg_", IdOf(head));
+  return Concat("fc_", IdOf(head), "_", *item.call_idx);
 }
 
 void AppendPart(std::string_view text, std::string* out) {
@@ -62,19 +82,37 @@ void AppendPart(std::string_view text, std::string* out) {
   *out += R"(,"annotations":[],"logprobs":[]})";
 }
 
-// The message; without an answer it is empty, and has no part yet.
-void AppendMessage(const AnswerHead& head, const PromptAnswer* answer,
-                   std::string* out) {
-  const std::string id = MessageId(head);
-  AppendField(R"({"type":"message","id":)", std::string_view(id), out);
-  AppendField(R"(,"status":)",
-              answer == nullptr ? "in_progress" : StatusOf(*answer), out);
-  *out += R"(,"role":"assistant","content":[)";
-  if (answer != nullptr) AppendPart(TextOf(*answer), out);
-  *out += ']';
-  if (answer != nullptr && BestOf(*answer) != nullptr) {
-    AppendScores(*BestOf(*answer), out);
+// An item that has a `status`. One in progress has no part and no arguments.
+void AppendItem(const AnswerHead& head, const ResponseItem& item,
+                std::string_view status, std::string* out) {
+  const bool is_there = status != "in_progress";
+  const std::string id = ItemId(head, item);
+  AppendField(R"({"type":)",
+              std::string_view(item.call_idx ? "function_call" : "message"),
+              out);
+  AppendField(R"(,"id":)", std::string_view(id), out);
+  AppendField(R"(,"status":)", status, out);
+  if (item.call_idx) {
+    const std::string call_id = ToolCallId(head, 0, *item.call_idx);
+    AppendField(R"(,"call_id":)", std::string_view(call_id), out);
+    AppendField(R"(,"name":)", std::string_view(item.name), out);
+    AppendField(R"(,"arguments":)", std::string_view(is_there ? item.text : ""),
+                out);
+  } else {
+    *out += R"(,"role":"assistant","content":[)";
+    if (is_there) AppendPart(item.text, out);
+    *out += ']';
   }
+}
+
+// Appends item `idx` of an answer that has ended. What ended early ended in the
+// last item.
+void AppendEndedItem(const AnswerHead& head, const ResponseState& state,
+                     size_t idx, std::string* out) {
+  const bool is_last = idx + 1 == state.items.size();
+  AppendItem(head, state.items[idx], is_last ? state.status : "completed", out);
+  const Hypothesis* const best = BestOf(*state.answer);
+  if (idx == 0 && best != nullptr) AppendScores(*best, out);
   *out += '}';
 }
 
@@ -101,10 +139,11 @@ void AppendOnOneLine(std::string_view json, std::string* out) {
 void AppendFormat(const Call& call, const GenerationParams& params,
                   std::string* out) {
   const std::optional<ConstraintParams>& constraint = params.constraint;
-  const bool is_calls = !call.text_format.empty() &&
-                        constraint == call.params.constraint &&
-                        call.NameOf("constraint") == "text";
-  if (is_calls) {
+  // That of enforced calls of tools holds beside the format.
+  const bool is_own =
+      !call.text_format.empty() && constraint == call.params.constraint &&
+      (call.NameOf("constraint") == "text" || !call.constrained_tools.empty());
+  if (is_own) {
     AppendOnOneLine(call.text_format, out);
   } else if (constraint && constraint->json_schema) {
     *out += R"({"type":"json_schema","name":"json_schema","schema":)";
@@ -134,11 +173,17 @@ void AppendRequest(const Call& call, const GenerationParams& params,
   AppendField(R"(,"top_p":)", params.top_p, out);
   *out += R"(,"metadata":)";
   AppendOnOneLine(call.metadata.empty() ? "{}" : call.metadata, out);
-  *out += R"(,"background":false,"parallel_tool_calls":true,)"
-          R"("previous_response_id":null,"reasoning":{"effort":null,)"
+  *out += R"(,"background":false,"parallel_tool_calls":)";
+  *out += call.parallel_tool_calls ? "true" : "false";
+  *out += R"(,"previous_response_id":null,"reasoning":{"effort":null,)"
           R"("summary":null},"store":false,"text":{"format":)";
   AppendFormat(call, params, out);
-  *out += R"(},"tool_choice":"auto","tools":[],"truncation":"disabled")";
+  const std::string& choice = call.tool_choice_text;
+  *out += R"(},"tool_choice":)";
+  AppendOnOneLine(choice.empty() ? "\"auto\"" : choice, out);
+  *out += R"(,"tools":)";
+  AppendOnOneLine(call.tools.empty() ? "[]" : call.tools, out);
+  *out += R"(,"truncation":"disabled")";
 }
 
 void AppendOutcome(const AnswerHead& head, const ResponseState& state,
@@ -153,8 +198,7 @@ void AppendOutcome(const AnswerHead& head, const ResponseState& state,
     AppendField(R"(,"message":)", std::string_view(state.error->message), out);
     *out += '}';
   }
-  const std::string_view reason =
-      state.answer == nullptr ? "" : IncompleteReason(*state.answer);
+  const std::string_view reason = state.incomplete_reason;
   *out += R"(,"incomplete_details":)";
   if (reason.empty()) {
     *out += "null";
@@ -163,7 +207,10 @@ void AppendOutcome(const AnswerHead& head, const ResponseState& state,
     *out += '}';
   }
   *out += R"(,"output":[)";
-  if (state.answer != nullptr) AppendMessage(head, state.answer, out);
+  for (size_t i = 0; i < state.items.size(); ++i) {
+    if (i > 0) *out += ',';
+    AppendEndedItem(head, state, i, out);
+  }
   *out += R"(],"usage":)";
   if (state.answer == nullptr) {
     *out += "null";
@@ -191,19 +238,27 @@ void AppendResponse(const Call& call, const AnswerHead& head,
 }  // namespace
 
 std::string WriteResponse(const Call& call, const AnswerHead& head,
-                          const PromptParts& prompt,
-                          const PromptAnswer& answer) {
+                          const PromptParts& prompt, const PromptAnswer& answer,
+                          const Tokenizer* tokenizer) {
+  ResponseItems items(call, prompt, tokenizer);
+  if (const Hypothesis* const best = BestOf(answer)) {
+    items.Add(best->tokens, TextOf(answer));
+  }
+  items.Finish();
   std::string json;
-  AppendResponse(call, head, prompt, {StatusOf(answer), &answer}, &json);
+  AppendResponse(call, head, prompt,
+                 EndState(call, prompt, answer, tokenizer, items), &json);
   return json;
 }
 
 ResponseWriter::ResponseWriter(const Call& call, const AnswerHead& head,
-                               PromptParts prompt)
+                               PromptParts prompt, const Tokenizer* tokenizer)
     : call_(call),
       head_(head),
       prompt_(std::move(prompt)),
-      is_written_at_end_(prompt_.params.best_of.value_or(1) > 1) {}
+      tokenizer_(tokenizer),
+      is_written_at_end_(prompt_.params.best_of.value_or(1) > 1),
+      items_(call, prompt_, tokenizer) {}
 
 void ResponseWriter::AppendEvent(std::string_view type,
                                  std::string_view members, std::string* out) {
@@ -211,22 +266,75 @@ void ResponseWriter::AppendEvent(std::string_view type,
                  "\",\"sequence_number\":", num_events_++, members, "}\n\n");
 }
 
-void ResponseWriter::AppendPartEvent(std::string_view type,
+void ResponseWriter::AppendItemEvent(std::string_view type, size_t item,
                                      std::string_view members,
                                      std::string* out) {
   AppendEvent(type,
-              Concat(R"(,"item_id":")", MessageId(head_),
-                     R"(","output_index":0,"content_index":0)", members),
+              Concat(R"(,"item_id":")", ItemId(head_, items_.items()[item]),
+                     R"(","output_index":)", item, members),
               out);
 }
 
-void ResponseWriter::AppendDelta(std::string_view text, std::string* out) {
-  if (text.empty()) return;
-  text_ += text;
+void ResponseWriter::AppendPartEvent(std::string_view type, size_t item,
+                                     std::string_view members,
+                                     std::string* out) {
+  AppendItemEvent(type, item, Concat(R"(,"content_index":0)", members), out);
+}
+
+void ResponseWriter::AppendBegin(size_t item, std::string* out) {
+  std::string added = Concat(R"(,"output_index":)", item, R"(,"item":)");
+  AppendItem(head_, items_.items()[item], "in_progress", &added);
+  AppendEvent("response.output_item.added", added + '}', out);
+  if (items_.items()[item].call_idx) return;
+  std::string part = R"(,"part":)";
+  AppendPart("", &part);
+  AppendPartEvent("response.content_part.added", item, part, out);
+}
+
+void ResponseWriter::AppendEnd(size_t item, const ResponseState& state,
+                               std::string* out) {
+  const ResponseItem& ended = state.items[item];
   std::string members;
-  AppendField(R"(,"delta":)", text, &members);
-  members += R"(,"logprobs":[])";
-  AppendPartEvent("response.output_text.delta", members, out);
+  if (ended.call_idx) {
+    AppendField(R"(,"name":)", std::string_view(ended.name), &members);
+    AppendField(R"(,"arguments":)", std::string_view(ended.text), &members);
+    AppendItemEvent("response.function_call_arguments.done", item, members,
+                    out);
+  } else {
+    AppendField(R"(,"text":)", std::string_view(ended.text), &members);
+    members += R"(,"logprobs":[])";
+    AppendPartEvent("response.output_text.done", item, members, out);
+    std::string part = R"(,"part":)";
+    AppendPart(ended.text, &part);
+    AppendPartEvent("response.content_part.done", item, part, out);
+  }
+  std::string done = Concat(R"(,"output_index":)", item, R"(,"item":)");
+  AppendEndedItem(head_, state, item, &done);
+  AppendEvent("response.output_item.done", done, out);
+}
+
+void ResponseWriter::AppendDeltas(std::span<const ResponseItems::Delta> deltas,
+                                  std::string* out) {
+  for (const ResponseItems::Delta& delta : deltas) {
+    if (delta.is_new) AppendBegin(delta.item, out);
+    if (delta.text.empty()) continue;
+    std::string members;
+    AppendField(R"(,"delta":)", std::string_view(delta.text), &members);
+    if (items_.items()[delta.item].call_idx) {
+      AppendItemEvent("response.function_call_arguments.delta", delta.item,
+                      members, out);
+    } else {
+      members += R"(,"logprobs":[])";
+      AppendPartEvent("response.output_text.delta", delta.item, members, out);
+    }
+  }
+}
+
+void ResponseWriter::AddTokens(std::span<const TokenId> tokens,
+                               std::string_view text, std::string* out) {
+  num_tokens_ += tokens.size();
+  text_ += text;
+  AppendDeltas(items_.Add(tokens, text), out);
 }
 
 std::string ResponseWriter::Begin() {
@@ -235,12 +343,8 @@ std::string ResponseWriter::Begin() {
   AppendResponse(call_, head_, prompt_, {"in_progress"}, &response);
   AppendEvent("response.created", response, &events);
   AppendEvent("response.in_progress", response, &events);
-  std::string item = R"(,"output_index":0,"item":)";
-  AppendMessage(head_, nullptr, &item);
-  AppendEvent("response.output_item.added", item, &events);
-  std::string part = R"(,"part":)";
-  AppendPart("", &part);
-  AppendPartEvent("response.content_part.added", part, &events);
+  // With tools the first item is known once it begins.
+  if (!items_.items().empty()) AppendBegin(0, &events);
   return events;
 }
 
@@ -248,9 +352,9 @@ std::string ResponseWriter::Add(int /*prompt*/, const StreamEvent& event) {
   std::string events;
   if (is_written_at_end_) return events;
   if (const auto* sample = std::get_if<SampleEvent>(&event)) {
-    AppendDelta(sample->text, &events);
+    AddTokens(sample->tokens, sample->text, &events);
   } else if (const auto* prefix = std::get_if<StablePrefixEvent>(&event)) {
-    AppendDelta(prefix->text, &events);
+    AddTokens(prefix->tokens, prefix->text, &events);
   }
   return events;
 }
@@ -259,21 +363,17 @@ std::string ResponseWriter::Finish(int /*prompt*/, const PromptAnswer& answer) {
   std::string events;
   const std::string_view text = TextOf(answer);
   CHECK(text.starts_with(text_)) << "a delta that the text does not have";
-  AppendDelta(text.substr(text_.size()), &events);
-  std::string members;
-  AppendField(R"(,"text":)", text, &members);
-  members += R"(,"logprobs":[])";
-  AppendPartEvent("response.output_text.done", members, &events);
-  std::string part = R"(,"part":)";
-  AppendPart(text, &part);
-  AppendPartEvent("response.content_part.done", part, &events);
-  std::string item = R"(,"output_index":0,"item":)";
-  AppendMessage(head_, &answer, &item);
-  AppendEvent("response.output_item.done", item, &events);
-  const std::string_view status = StatusOf(answer);
+  std::span<const TokenId> tokens;
+  if (const Hypothesis* const best = BestOf(answer)) tokens = best->tokens;
+  AddTokens(tokens.subspan(std::min(num_tokens_, tokens.size())),
+            text.substr(text_.size()), &events);
+  AppendDeltas(items_.Finish(), &events);
+  const ResponseState state =
+      EndState(call_, prompt_, answer, tokenizer_, items_);
+  for (size_t i = 0; i < state.items.size(); ++i) AppendEnd(i, state, &events);
   std::string response = R"(,"response":)";
-  AppendResponse(call_, head_, prompt_, {status, &answer}, &response);
-  AppendEvent(Concat("response.", status), response, &events);
+  AppendResponse(call_, head_, prompt_, state, &response);
+  AppendEvent(Concat("response.", state.status), response, &events);
   return events;
 }
 
@@ -282,7 +382,8 @@ std::string ResponseWriter::End() { return ""; }
 std::string ResponseWriter::Fail(const Error& error) {
   std::string events;
   std::string response = R"(,"response":)";
-  AppendResponse(call_, head_, prompt_, {"failed", nullptr, &error}, &response);
+  AppendResponse(call_, head_, prompt_, {.status = "failed", .error = &error},
+                 &response);
   AppendEvent("response.failed", response, &events);
   return events;
 }

@@ -7,7 +7,6 @@
 #include "request/decoder_prompt.h"
 
 namespace espalier::openai {
-namespace {
 
 std::string ToolCallId(const AnswerHead& head, int64_t choice_index,
                        size_t call_idx) {
@@ -27,8 +26,6 @@ std::string ToolCallId(const AnswerHead& head, int64_t choice_index,
   }
   return id;
 }
-
-}  // namespace
 
 bool ReadsToolCalls(const Call& call) {
   return call.tool_calls.format != ToolCallFormat::kNone &&

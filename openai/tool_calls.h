@@ -25,11 +25,15 @@ std::optional<ToolCallStream> ToolCallsOf(const Call& call,
 // Drops tool calls after the first unless parallel_tool_calls is set.
 void DropUnwanted(const Call& call, ToolCallText* found);
 
+// Nine letters and digits, as Mistral's templates require. They follow from
+// `head`, the choice and the call's index alone, so they are the same in a
+// stream and in a whole answer.
+std::string ToolCallId(const AnswerHead& head, int64_t choice_index,
+                       size_t call_idx);
+
 // Appends [{"id", "type": "function", "function": {"name", "arguments"}}, ...].
 // In events each has its "index", and later parts of a call have no id and no
-// name. An id is nine letters and digits, as Mistral's templates require. It
-// follows from `head`, the choice and the call's index alone, so it is the same
-// in a stream and in a whole answer.
+// name.
 void AppendToolCalls(std::span<const ToolCallPart> parts,
                      const AnswerHead& head, int64_t choice_index,
                      bool is_chunk, std::string* out);

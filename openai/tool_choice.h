@@ -6,6 +6,9 @@
 //   {"type": "allowed_tools", "allowed_tools": {"mode": "required",
 //     "tools": [{"type": "function", "function": {"name": "f"}}]}}
 //
+// In /v1/responses the members of "function" and of "allowed_tools" stand in
+// the objects around them.
+//
 // Thread safety: a value.
 #pragma once
 

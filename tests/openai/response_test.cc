@@ -7,6 +7,7 @@
 
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -85,6 +86,157 @@ TEST(ResponseTest, InputBecomesTheMessagesOfAChat) {
                 .value());
 }
 
+// Calls belong to the message of the assistant in front of them.
+TEST(ResponseTest, CallsInTheInputAreThoseOfMessages) {
+  const std::string items = R"(
+      {"type": "function_call", "id": "fc_1", "call_id": "a", "name": "f",
+       "arguments": "{\"x\": 1}", "status": "completed"},
+      {"type": "function_call", "call_id": "b", "name": "g", "arguments": ""},
+      {"type": "function_call_output", "call_id": "a", "output": "1"},
+      {"type": "function_call_output", "call_id": "b",
+       "output": [{"type": "input_text", "text": "2"}]})";
+  const json::array rest =
+      ParseJson(R"([{"role": "tool", "tool_call_id": "a", "content": "1"},
+                    {"role": "tool", "tool_call_id": "b", "content": "2"}])")
+          ->as_array();
+  const json::value calls = *ParseJson(R"([{"id": "a", "type": "function",
+                      "function": {"name": "f", "arguments": {"x": 1}}},
+                     {"id": "b", "type": "function",
+                      "function": {"name": "g", "arguments": {}}}])");
+  for (const char* const first : {R"({"role": "assistant", "content": "c"})",
+                                  R"({"role": "user", "content": "c"})"}) {
+    json::array expected = {*ParseJson(first)};
+    if (expected[0].at("role") == "user") {
+      expected.push_back({{"role", "assistant"}, {"content", ""}});
+    }
+    expected.back().as_object()["tool_calls"] = calls;
+    expected.insert(expected.end(), rest.begin(), rest.end());
+    EXPECT_EQ(MessagesOf(Concat(R"({"input": [)", first, ",", items, "]}")),
+              json::value(expected));
+  }
+}
+
+TEST(ResponseTest, ToolsAreThoseOfAChat) {
+  constexpr char kTools[] = R"([{"type": "function", "name": "f",
+      "description": "d", "strict": true, "parameters": {"type": "object"}},
+      {"type": "function", "name": "g"}])";
+  for (const auto& [choice, kind, num_names] :
+       {std::tuple{R"("auto")", ToolChoice::Kind::kAuto, 0},
+        {R"("required")", ToolChoice::Kind::kRequired, 0},
+        {R"({"type": "function", "name": "g"})", ToolChoice::Kind::kFunction,
+         1},
+        {R"({"type": "allowed_tools", "mode": "required", "tools": [
+             {"type": "function", "name": "g"},
+             {"type": "function", "name": "f"}]})",
+         ToolChoice::Kind::kRequired, 2}}) {
+    const Call call = CallOf(
+        Api::kResponses, Concat(R"("parallel_tool_calls": false, "tools": )",
+                                kTools, R"(, "tool_choice": )", choice));
+    EXPECT_EQ(call.chat->tools,
+              *ParseJson(R"([{"type": "function", "function": {"name": "f",
+                  "description": "d", "strict": true,
+                  "parameters": {"type": "object"}}},
+                  {"type": "function", "function": {"name": "g"}}])"));
+    EXPECT_EQ(call.tool_choice.kind, kind);
+    EXPECT_EQ(
+        call.tool_choice.names.value_or(std::vector<std::string>()).size(),
+        num_names);
+    const PromptParts prompt = ResponsePromptOf(call);
+    const json::value whole = *ParseJson(
+        WriteResponse(call, kResponseHead, prompt,
+                      ResponseAnswerOf(prompt, FinishReason::kEos), nullptr));
+    EXPECT_EQ(whole.at("tools"), *ParseJson(kTools));
+    EXPECT_EQ(whole.at("tool_choice"), *ParseJson(choice));
+    EXPECT_EQ(whole.at("parallel_tool_calls"), false);
+  }
+}
+
+constexpr std::string_view kCallOfF =
+    R"(<tool_call>{"name": "f", "arguments": {"x": "é"}}</tool_call>)";
+constexpr std::string_view kCallOfG =
+    R"(<tool_call>{"arguments": {}, "name": "g"}</tool_call>)";
+
+// Texts with the items that they have, and events that add up to these, cut at
+// each character.
+TEST(ResponseTest, CallsOfToolsAreItems) {
+  const struct {
+    std::string text;
+    std::string items;
+    bool is_parallel = true;
+    FinishReason reason = FinishReason::kEos;
+  } cases[] = {
+      {"Bien.", R"(["Bien."])"},
+      {"", R"([""])"},
+      {std::string(kCallOfF), R"([["f", "{\"x\": \"é\"}"]])"},
+      {Concat("Bien. ", kCallOfF), R"(["Bien.", ["f", "{\"x\": \"é\"}"]])"},
+      {Concat(kCallOfG, "Bien."), R"([["g", "{}"], "Bien."])"},
+      {Concat(kCallOfG, "a", kCallOfF, "b"),
+       R"([["g", "{}"], "ab", ["f", "{\"x\": \"é\"}"]])"},
+      {Concat(kCallOfG, kCallOfF), R"([["g", "{}"]])", false},
+      {std::string(kCallOfF.substr(0, kCallOfF.find("é") - 1)), R"([["f", "{\"x\": "]])", true,
+       FinishReason::kLength},
+  };
+  for (const auto& test : cases) {
+    SCOPED_TRACE(test.text);
+    Call call = CallOf(
+        Api::kResponses,
+        Concat(R"("stream": true, "tools": [{"type": "function", "name": "f"},
+                  {"type": "function", "name": "g"}],
+                  "parallel_tool_calls": )",
+               test.is_parallel ? "true" : "false"));
+    call.tool_calls.format = ToolCallFormat::kHermes;
+    const PromptParts prompt = ResponsePromptOf(call);
+    PromptAnswer answer = ResponseAnswerOf(prompt, test.reason);
+    answer.texts[0] = test.text;
+    const json::value whole = *ParseJson(
+        WriteResponse(call, kResponseHead, prompt, answer, &EnFrTokenizer()));
+    const json::array expected = ParseJson(test.items)->as_array();
+    json::array found;
+    for (const json::value& item : whole.at("output").as_array()) {
+      if (item.at("type") == "message") {
+        found.push_back(item.at("content").at(0).at("text"));
+        continue;
+      }
+      EXPECT_EQ(item.at("type"), "function_call");
+      EXPECT_EQ(item.at("call_id").as_string().size(), 9);
+      found.push_back(json::array{item.at("name"), item.at("arguments")});
+    }
+    EXPECT_EQ(found, expected);
+    EXPECT_EQ(whole.at("output").as_array().back().at("status"),
+              whole.at("status"));
+    for (size_t cut = 0; cut <= test.text.size(); ++cut) {
+      if (!IsUtf8(test.text.substr(0, cut))) continue;
+      ResponseWriter writer(call, kResponseHead, prompt, &EnFrTokenizer());
+      std::string stream = writer.Begin();
+      stream += writer.Add(0, SampleEvent{.text = test.text.substr(0, cut)});
+      stream += writer.Finish(0, answer);
+      const std::vector<json::object> events = TypedEventsOf(stream);
+      json::array items;
+      std::vector<std::string> texts;
+      for (const json::object& event : events) {
+        if (!event.contains("output_index")) continue;
+        const auto idx =
+            static_cast<size_t>(event.at("output_index").as_int64());
+        if (event.at("type") == "response.output_item.added") {
+          EXPECT_EQ(idx, texts.size());
+          texts.emplace_back();
+        } else if (event.contains("delta")) {
+          texts.at(idx) += event.at("delta").as_string();
+        } else if (event.at("type") == "response.output_item.done") {
+          const json::value& item = event.at("item");
+          items.push_back(item);
+          const json::value& text = item.at("type") == "message"
+                                        ? item.at("content").at(0).at("text")
+                                        : item.at("arguments");
+          EXPECT_EQ(texts.at(idx), text.as_string());
+        }
+      }
+      EXPECT_EQ(items, whole.at("output"));
+      EXPECT_EQ(events.back().at("response"), whole);
+    }
+  }
+}
+
 TEST(ResponseTest, FieldsOfChatsCount) {
   const Call call =
       CallOf(Api::kResponses,
@@ -106,7 +258,21 @@ TEST(ResponseTest, WhatNeedsStateOrHasNoAnswerIsRefusedByName) {
       {R"("previous_response_id": "resp_1")", "previous_response_id is not"},
       {R"("conversation": "c")", "conversation is not supported"},
       {R"("background": true)", "background is not supported"},
-      {R"("tools": [{"type": "web_search"}])", "tools is not supported"},
+      {R"("tools": [{"type": "web_search"}])",
+       "tools[0].type must be \"function\", got \"web_search\""},
+      {R"("tools": [{"type": "function", "function": {"name": "f"}}])",
+       "tools[0].name must be a string, and not empty, got nothing"},
+      {R"("tools": [{"type": "function", "name": "f", "strict": 1}])",
+       "tools[0].strict must be true or false, got 1"},
+      {R"("tools": [{"type": "function", "name": "f"}],
+          "tool_choice": {"type": "function", "name": "g"})",
+       "tool_choice must name functions of the tools, \"f\", got \"g\""},
+      {R"("tools": [{"type": "function", "name": "f"}],
+          "tool_choice": {"type": "function"})",
+       "tool_choice.name must be a string"},
+      {R"("tools": [{"type": "function", "name": "f"}],
+          "tool_choice": {"type": "allowed_tools", "mode": "auto"})",
+       "tool_choice.tools must be a list that is not empty"},
       {R"("truncation": "auto")", "truncation is not supported"},
       {R"("include": ["reasoning.encrypted_content"])", "include is not"},
       {R"("top_logprobs": 2)", "top_logprobs is not supported"},
@@ -118,8 +284,18 @@ TEST(ResponseTest, WhatNeedsStateOrHasNoAnswerIsRefusedByName) {
       {R"("text": "plain")", "text must be an object"},
       {R"("reasoning": {"effort": 3})", "reasoning.effort must be a string"},
       {R"("instructions": ["a"])", "instructions must be a string"},
+      {R"("input": [{"type": "reasoning"}])",
+       R"(input[0].type must be "message", "function_call" or )"},
       {R"("input": [{"type": "function_call", "name": "f"}])",
-       R"(input[0].type must be "message", got "function_call")"},
+       "input[0].call_id must be a string, and not empty, got nothing"},
+      {R"("input": [{"type": "function_call", "name": "f", "call_id": "a",
+                     "arguments": {}}])",
+       "input[0].arguments must be a string, got {}"},
+      {R"("input": [{"type": "function_call_output", "call_id": "a"}])",
+       "input[0].output must be a string or a list of texts, got nothing"},
+      {R"("input": [{"type": "function_call_output", "call_id": "a",
+                     "output": [{"type": "input_image"}]}])",
+       R"(input[0].output[0].type must be "input_text")"},
       {R"("input": [{"role": "user", "content": [{"type": "input_image"}]}])",
        R"(input[0].content[0].type must be "input_text")"},
       {R"("input": [7])", "input[0] must be an object, got 7"},
@@ -184,7 +360,8 @@ TEST(ResponseTest, AnswersRepeatTheFormatOfTheText) {
     const Call call = CallOf(Api::kResponses, fields);
     const PromptParts prompt = ResponsePromptOf(call);
     const PromptAnswer answer = ResponseAnswerOf(prompt, FinishReason::kEos);
-    const std::string json = WriteResponse(call, kResponseHead, prompt, answer);
+    const std::string json =
+        WriteResponse(call, kResponseHead, prompt, answer, &EnFrTokenizer());
     EXPECT_EQ(json.find_first_of("\r\n"), json.npos) << json;
     EXPECT_EQ(ParseJson(json)->at("text").at("format"), *ParseJson(format))
         << fields;
@@ -196,7 +373,8 @@ TEST(ResponseTest, AnswersRepeatTheFormatOfTheText) {
       CallOf(Api::kResponses, R"("text": {"format": {"type": "text"}})");
   EXPECT_EQ(
       ParseJson(WriteResponse(open, kResponseHead, prompt,
-                              ResponseAnswerOf(prompt, FinishReason::kEos)))
+                              ResponseAnswerOf(prompt, FinishReason::kEos),
+                              &EnFrTokenizer()))
           ->at("text")
           .at("format"),
       *ParseJson(schema));
@@ -233,7 +411,8 @@ TEST(ResponseTest, AnswerIsOneMessageThatSaysHowItEnded) {
   for (const auto& end : kEnds) {
     const PromptAnswer answer = ResponseAnswerOf(prompt, end.reason);
     const json::object whole =
-        ParseJson(WriteResponse(call, kResponseHead, prompt, answer))
+        ParseJson(WriteResponse(call, kResponseHead, prompt, answer,
+                                &EnFrTokenizer()))
             .value()
             .as_object();
     EXPECT_EQ(whole.at("id"), "resp_7");
@@ -268,7 +447,7 @@ TEST(ResponseTest, EventsAddUpToTheWholeAnswer) {
     for (size_t cut = 0; cut <= text.size(); ++cut) {
       // Texts come as whole characters.
       if (!IsUtf8(text.substr(0, cut))) continue;
-      ResponseWriter writer(call, kResponseHead, prompt);
+      ResponseWriter writer(call, kResponseHead, prompt, &EnFrTokenizer());
       std::string stream = writer.Begin();
       const std::string first = text.substr(0, cut);
       if (call.params.num_beams > 1) {
@@ -292,7 +471,8 @@ TEST(ResponseTest, EventsAddUpToTheWholeAnswer) {
       EXPECT_EQ(events[0].at("response").at("status"), "in_progress");
       EXPECT_EQ(events.back().at("type"), "response.incomplete");
       EXPECT_EQ(events.back().at("response"),
-                ParseJson(WriteResponse(call, kResponseHead, prompt, answer))
+                ParseJson(WriteResponse(call, kResponseHead, prompt, answer,
+                                        &EnFrTokenizer()))
                     .value());
     }
   }
@@ -300,7 +480,8 @@ TEST(ResponseTest, EventsAddUpToTheWholeAnswer) {
 
 TEST(ResponseTest, FailureIsTheLastEvent) {
   const Call call = CallOf(Api::kResponses, R"("stream": true)");
-  ResponseWriter writer(call, kResponseHead, ResponsePromptOf(call));
+  ResponseWriter writer(call, kResponseHead, ResponsePromptOf(call),
+                        &EnFrTokenizer());
   writer.Begin();
   const std::vector<json::object> events =
       TypedEventsOf(writer.Fail(MakeHttpError(503, "the server shuts down")));

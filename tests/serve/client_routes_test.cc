@@ -483,6 +483,56 @@ TEST_F(ToolRoutesTest, AFunctionWithoutParametersIsCalledWithNone) {
             "answer is a call");
 }
 
+// Enforced calls are items of a response, and its items are input again.
+TEST_F(ToolRoutesTest, ResponsesHaveCallsAndTakeThem) {
+  constexpr std::string_view kTools =
+      R"("tools": [{"type": "function", "name": "weather", "parameters": {
+           "type": "object", "required": ["city"],
+           "additionalProperties": false,
+           "properties": {"city": {"enum": ["Bern", "Rome"]}}}}])";
+  const std::string fields =
+      Concat(kTools, R"(, "tool_choice": {"type": "function",
+        "name": "weather"}, "max_output_tokens": 60)");
+  const RawResponse whole =
+      Post("/v1/responses", Concat(R"({"input": "It rains.", )", fields, "}"));
+  ASSERT_EQ(whole.status, 200) << whole.body;
+  const json::value answer = *ParseJson(whole.body);
+  EXPECT_EQ(answer.at("status"), "completed");
+  const json::array& output = answer.at("output").as_array();
+  ASSERT_EQ(output.size(), 1);
+  EXPECT_EQ(output[0].at("type"), "function_call");
+  EXPECT_EQ(output[0].at("name"), "weather");
+  const json::value arguments =
+      *ParseJson(std::string(output[0].at("arguments").as_string()));
+  EXPECT_TRUE(arguments.at("city") == "Bern" || arguments.at("city") == "Rome");
+
+  const RawResponse stream =
+      Post("/v1/responses",
+           Concat(R"({"input": "It rains.", "stream": true, )", fields, "}"));
+  EXPECT_THAT(stream.body, HasSubstr("response.function_call_arguments.delta"));
+  EXPECT_THAT(stream.body, HasSubstr("event: response.completed"));
+
+  json::array input = {{{"role", "user"}, {"content", "It rains."}}};
+  input.push_back(output[0]);
+  input.push_back({{"type", "function_call_output"},
+                   {"call_id", output[0].at("call_id")},
+                   {"output", "Sun."}});
+  const RawResponse next =
+      Post("/v1/responses", Concat(R"({"input": )", WriteJson(input), ", ",
+                                   kTools, R"(, "max_output_tokens": 4})"));
+  EXPECT_EQ(next.status, 200) << next.body;
+
+  const RawResponse refused =
+      Post("/v1/responses",
+           R"j({"input": "a", "tool_choice": "required", "tools": [
+          {"type": "function", "name": "f"},
+          {"type": "function", "name": "g", "parameters": {"type": "object",
+            "properties": {"a": {"pattern": "(?=a)"}}}}]})j");
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_THAT(refused.body,
+              HasSubstr("tools[1].parameters: #/properties/a/pattern"));
+}
+
 TEST_F(ToolRoutesTest, AResponseFormatIsOfAnswersWithoutCalls) {
   const RawResponse whole = Post(
       "/v1/chat/completions",

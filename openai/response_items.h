@@ -30,8 +30,8 @@ namespace espalier::openai {
 
 struct ResponseItem {
   std::optional<size_t> call_idx = {};  // unset: the message
-  std::string name = {};                // of a call's function
-  std::string text = {};                // of a call its arguments, JSON
+  std::string name = {};                // the function, if it is a call
+  std::string text = {};                // or the arguments, JSON
 };
 
 class ResponseItems {
@@ -49,7 +49,7 @@ class ResponseItems {
   // `text` is what became certain with `tokens`: whole characters.
   std::vector<Delta> Add(std::span<const TokenId> tokens,
                          std::string_view text);
-  // What no further text is needed for.
+  // Adds what waited for text that does not come.
   std::vector<Delta> Finish();
 
   std::span<const ResponseItem> items() const { return items_; }

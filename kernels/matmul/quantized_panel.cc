@@ -1,3 +1,5 @@
+#include "kernels/matmul/quantized_panel.h"
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -7,14 +9,13 @@
 #include <span>
 
 #include "base/load_as_float.h"
-#include "kernels/matmul/quantized_panel.h"
 
 // Compiles the rest once for each instruction set, whose loops the compiler
 // vectorises; the order matters.
 // clang-format off
 #include "kernels/simd_targets.h"
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kernels/matmul/quantized_panel_cpu.cc"
+#define HWY_TARGET_INCLUDE "kernels/matmul/quantized_panel.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 // clang-format on

@@ -1,12 +1,12 @@
-#include <cmath>
-
 #include "kernels/elementwise/elementwise_rows.h"
+
+#include <cmath>
 
 // Compiles the rest once for each instruction set; the order matters.
 // clang-format off
 #include "kernels/simd_targets.h"
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kernels/elementwise/elementwise_rows_cpu.cc"
+#define HWY_TARGET_INCLUDE "kernels/elementwise/elementwise_rows.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 #include "hwy/contrib/math/math-inl.h"

@@ -1,10 +1,10 @@
+#include "kernels/matmul/quantized_tile.h"
+
 #include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <limits>
 #include <utility>
-
-#include "kernels/matmul/quantized_tile.h"
 
 // Compiles the rest once for each instruction set, including those with dot
 // products of bytes; the order matters.
@@ -12,7 +12,7 @@
 #define ESPALIER_WANT_BYTE_PRODUCTS
 #include "kernels/simd_targets.h"
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kernels/matmul/quantized_tile_cpu.cc"
+#define HWY_TARGET_INCLUDE "kernels/matmul/quantized_tile.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 // clang-format on

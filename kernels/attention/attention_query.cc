@@ -1,15 +1,16 @@
+#include "kernels/attention/attention_query.h"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
-#include "kernels/attention/attention_query.h"
 #include "kernels/elementwise/elementwise_rows.h"
 
 // Compiles the rest once for each instruction set; the order matters.
 // clang-format off
 #include "kernels/simd_targets.h"
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kernels/attention/attention_query_cpu.cc"
+#define HWY_TARGET_INCLUDE "kernels/attention/attention_query.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 #include "hwy/contrib/math/math-inl.h"

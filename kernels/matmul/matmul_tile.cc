@@ -1,14 +1,14 @@
+#include "kernels/matmul/matmul_tile.h"
+
 #include <array>
 #include <cstdint>
 #include <utility>
-
-#include "kernels/matmul/matmul_tile.h"
 
 // Compiles the rest once for each instruction set; the order matters.
 // clang-format off
 #include "kernels/simd_targets.h"
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kernels/matmul/matmul_tile_cpu.cc"
+#define HWY_TARGET_INCLUDE "kernels/matmul/matmul_tile.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 // clang-format on

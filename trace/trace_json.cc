@@ -1,4 +1,3 @@
-// Writing: lines, and files of them. trace_json_read.cc reads.
 #include "trace/trace_json.h"
 
 #include <fcntl.h>
@@ -8,10 +7,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "base/json.h"
 #include "base/status.h"
+#include "request/read_json.h"
 
 namespace espalier {
 namespace {
@@ -141,6 +143,231 @@ bool CutToNothing(int fd) {
 
 std::string WriteTraceLine(const TraceEvent& event) {
   return WriteJson(std::visit([](const auto& e) { return Fields(e); }, event));
+}
+
+// Overloads in addition to those of read_json.h, which finds them for lists by
+// argument-dependent lookup.
+static absl::Status Read(std::string_view field, const json::value& value,
+                         CandidateFate* out);
+static absl::Status Read(std::string_view field, const json::value& value,
+                         TraceSlotPages* out);
+static absl::Status Read(std::string_view field, const json::value& value,
+                         TraceCopy* out);
+static absl::Status Read(std::string_view field, const json::value& value,
+                         TraceHypothesis* out);
+static absl::Status Read(std::string_view field, const json::value& value,
+                         std::optional<absl::Status>* out);
+
+namespace {
+
+template <typename T>
+constexpr bool kIsOptional = false;
+template <typename T>
+constexpr bool kIsOptional<std::optional<T>> = true;
+
+// Reads the fields of one object. Finish() rejects fields that were not read.
+class Reader {
+ public:
+  // `where` is put before the names of fields: "" or "slots[2].".
+  Reader(std::string where, const json::object& object)
+      : where_(std::move(where)), object_(object) {}
+
+  // Reads a field into `*out`; it must be there unless `*out` is optional.
+  template <typename T>
+  Reader& Field(std::string_view name, T* out) {
+    const bool is_there = object_.if_contains(name) != nullptr;
+    if (error_.ok() && !is_there && !kIsOptional<T>) {
+      error_ = InvalidArgument(where_, name, " is missing");
+    }
+    return OptionalField(name, out);
+  }
+
+  // Reads a field into `*out`; does not change `*out` if it is missing.
+  template <typename T>
+  Reader& OptionalField(std::string_view name, T* out) {
+    names_.push_back(name);
+    if (!error_.ok()) return *this;
+    const json::value* value = object_.if_contains(name);
+    if (value != nullptr) error_ = Read(Concat(where_, name), *value, out);
+    return *this;
+  }
+
+  absl::Status first_error() const { return error_; }
+
+  // Errors: the first error of a field; a field that was never read.
+  absl::Status Finish() const {
+    if (!error_.ok()) return error_;
+    for (const auto& [key, value] : object_) {
+      if (std::find(names_.begin(), names_.end(), key) == names_.end()) {
+        return InvalidArgument("unknown field ", where_, Shown(key));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  const std::string where_;
+  const json::object& object_;
+  std::vector<std::string_view> names_;
+  absl::Status error_;
+};
+
+// Returns a reader of the object in `field`.
+absl::StatusOr<Reader> Within(std::string_view field,
+                              const json::value& value) {
+  if (!value.is_object()) return WrongType(field, "an object", value);
+  return Reader(Concat(field, "."), value.get_object());
+}
+
+}  // namespace
+
+absl::Status Read(std::string_view field, const json::value& value,
+                  CandidateFate* out) {
+  for (const CandidateFate fate : {CandidateFate::kKept, CandidateFate::kPruned,
+                                   CandidateFate::kFinished}) {
+    if (!value.is_string() || value.get_string() != Name(fate)) continue;
+    *out = fate;
+    return absl::OkStatus();
+  }
+  if (value.is_string() && value.get_string() == "cut") {  // older traces
+    *out = CandidateFate::kPruned;
+    return absl::OkStatus();
+  }
+  return WrongType(field, "\"kept\", \"pruned\" or \"finished\"", value);
+}
+
+absl::Status Read(std::string_view field, const json::value& value,
+                  TraceSlotPages* out) {
+  ASSIGN_OR_RETURN(Reader reader, Within(field, value));
+  return reader.Field("slot", &out->slot)
+      .Field("node", &out->node)
+      .Field("pages", &out->pages)
+      .Finish();
+}
+
+absl::Status Read(std::string_view field, const json::value& value,
+                  TraceCopy* out) {
+  ASSIGN_OR_RETURN(Reader reader, Within(field, value));
+  return reader.Field("from", &out->from)
+      .Field("to", &out->to)
+      .Field("num_tokens", &out->num_tokens)
+      .Finish();
+}
+
+absl::Status Read(std::string_view field, const json::value& value,
+                  TraceHypothesis* out) {
+  ASSIGN_OR_RETURN(Reader reader, Within(field, value));
+  return reader.Field("node", &out->node)
+      .Field("score", &out->score)
+      .Field("finish_reason", &out->finish_reason)
+      .Finish();
+}
+
+absl::Status Read(std::string_view field, const json::value& value,
+                  std::optional<absl::Status>* out) {
+  ASSIGN_OR_RETURN(Reader reader, Within(field, value));
+  std::string name, message;
+  RETURN_IF_ERROR(
+      reader.Field("code", &name).Field("message", &message).Finish());
+  for (int code = 1; code <= 16; ++code) {
+    if (CodeName(static_cast<absl::StatusCode>(code)) != name) continue;
+    *out = absl::Status(static_cast<absl::StatusCode>(code), ToAbsl(message));
+    return absl::OkStatus();
+  }
+  return InvalidArgument(field, ".code is no code: ", Shown(name));
+}
+
+namespace {
+
+// The caller has read the field "event" already.
+absl::Status ReadFields(Reader& reader, TraceRequest* event) {
+  return reader.Field("request", &event->request)
+      .Field("id", &event->caller_id)
+      .Field("strategy", &event->strategy)
+      .Field("params", &event->params)
+      .Field("prompt_tokens", &event->prompt_tokens)
+      .Field("prompt", &event->prompt)
+      .Finish();
+}
+
+absl::Status ReadFields(Reader& reader, TraceCandidate* event) {
+  return reader.Field("request", &event->request)
+      .Field("step", &event->step)
+      .Field("node", &event->node)
+      .Field("parent", &event->parent)
+      .Field("parent_slot", &event->parent_slot)
+      .Field("slot", &event->slot)
+      .Field("token", &event->token)
+      .Field("text", &event->text)
+      .Field("log_prob", &event->log_prob)
+      .Field("cum_log_prob", &event->cum_log_prob)
+      .Field("score", &event->score)
+      .Field("what", &event->fate)
+      .Field("why", &event->why)
+      .Finish();
+}
+
+absl::Status ReadFields(Reader& reader, TracePages* event) {
+  return reader.Field("request", &event->request)
+      .Field("step", &event->step)
+      .Field("shared", &event->shared)
+      .Field("slots", &event->slots)
+      .OptionalField("drafts", &event->drafts)
+      .OptionalField("cached", &event->cached)
+      .OptionalField("copied", &event->copied)
+      .Field("num_held", &event->num_held)
+      .Field("num_pages", &event->num_pages)
+      .Finish();
+}
+
+absl::Status ReadFields(Reader& reader, TraceEnd* event) {
+  return reader.Field("request", &event->request)
+      .Field("hypotheses", &event->hypotheses)
+      .Field("error", &event->error)
+      .Finish();
+}
+
+absl::Status ReadFields(Reader& reader, TracePreempted* event) {
+  return reader.Field("request", &event->request)
+      .Field("step", &event->step)
+      .Field("num_pages", &event->num_pages)
+      .Field("nodes", &event->nodes)
+      .Finish();
+}
+
+absl::Status ReadFields(Reader& reader, TraceResumed* event) {
+  return reader.Field("request", &event->request)
+      .Field("step", &event->step)
+      .Field("num_cached_tokens", &event->num_cached_tokens)
+      .Field("num_fed_tokens", &event->num_fed_tokens)
+      .OptionalField("num_loaded_tokens", &event->num_loaded_tokens)
+      .Finish();
+}
+
+template <typename Event>
+absl::StatusOr<TraceEvent> ReadEvent(Reader& reader) {
+  Event event;
+  RETURN_IF_ERROR(ReadFields(reader, &event));
+  return TraceEvent(std::move(event));
+}
+
+}  // namespace
+
+absl::StatusOr<TraceEvent> ParseTraceLine(std::string_view line) {
+  ASSIGN_OR_RETURN(const json::value value, ParseJson(line));
+  if (!value.is_object()) return WrongType("an event", "a JSON object", value);
+  Reader reader("", value.get_object());
+  std::string kind;
+  reader.Field("event", &kind);
+  if (kind == "request") return ReadEvent<TraceRequest>(reader);
+  if (kind == "candidate") return ReadEvent<TraceCandidate>(reader);
+  if (kind == "pages") return ReadEvent<TracePages>(reader);
+  if (kind == "preempted") return ReadEvent<TracePreempted>(reader);
+  if (kind == "resumed") return ReadEvent<TraceResumed>(reader);
+  if (kind == "end") return ReadEvent<TraceEnd>(reader);
+  if (!kind.empty()) return InvalidArgument("unknown event ", Shown(kind));
+  RETURN_IF_ERROR(reader.first_error());
+  return InvalidArgument("event must not be empty");
 }
 
 absl::StatusOr<std::unique_ptr<TraceWriter>> TraceWriter::Open(

@@ -9,6 +9,7 @@
 #include <random>
 #include <vector>
 
+#include "kernels/select/merge_candidates.h"
 #include "kernels/select/select.h"
 
 namespace espalier {

@@ -16,6 +16,7 @@
 #include "kernels/gumbel_topk/gumbel_topk.h"
 #include "kernels/sample/sample.h"
 #include "kernels/select/best_candidates.h"
+#include "kernels/select/merge_candidates.h"
 #include "kernels/select/select.h"
 
 namespace espalier {

@@ -2,7 +2,7 @@
 // several threads and in any order. The continuations so far give a lower bound
 // for those that still matter, so that later rows need not be ranked
 // completely. At most a few times m are kept, however many rows there are. The
-// result is that of MergeCandidates (select.h) for all rows.
+// result is that of MergeCandidates (merge_candidates.h) for all rows.
 //
 // With many tokens that end a sequence, m is large, so that enough
 // continuations remain that do not end. Ending continuations that rank too low

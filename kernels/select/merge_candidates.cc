@@ -1,10 +1,9 @@
-// MergeCandidates, the second step of selection, declared in select.h.
+#include "kernels/select/merge_candidates.h"
+
 #include <algorithm>
 #include <limits>
-#include <vector>
 
 #include "base/check.h"
-#include "kernels/select/select.h"
 
 namespace espalier {
 namespace {

@@ -3,17 +3,14 @@
 //   SelectRow        one pass over a row of logits computes its log-sum-exp and
 //                    its m best tokens; no table of log-probabilities is
 //                    written;
-//   MergeCandidates  ranks the tokens of a group's rows by cumulative score.
-//
-// They are one concept in two sources, select_cpu.cc and merge_candidates.cc.
-// The reference implementations of both are in select_reference.cc.
+//   MergeCandidates  ranks the tokens of a group's rows by cumulative score
+//                    (merge_candidates.h).
 //
 // Order and ties, the same on every device:
 //   - a row's tokens are chosen by score, ties to the lower token; ScoreDomain
 //     defines the score and the order of the result;
-//   - candidates are ranked by (cum_log_prob, lower beam, lower token);
 //   - all arithmetic that decides is float32 with one rounding an operation:
-//     log_prob = (logit - max) - log_sum, cum = cum + log_prob.
+//     log_prob = (logit - max) - log_sum.
 //
 // NaN counts as -inf. A token whose score is -inf is never chosen, so the
 // result may have fewer than m tokens, or none. If n logits are +inf, the limit
@@ -63,32 +60,16 @@ struct RowOptions {
 std::vector<TokenScore> SelectRow(std::span<const float> logits,
                                   const RowOptions& options);
 
-// Returns the `num_candidates` best continuations, best first.
-//   rows           [num_beams]  each by falling log_prob, as from SelectRow in
-//                      kLogProbs. Results of kLogits are ordered by edited
-//                      logit, and fit only with one token a row
-//   cum_log_probs  [num_beams]  nats, of the sequences so far
-// A continuation whose sum is -inf or NaN is dropped, so there may be fewer.
-// Costs O((num_beams + num_candidates) * log(num_beams)).
-// REQUIRES: as many sums as rows, num_candidates >= 1; rows sorted by log_prob,
-// none of which is NaN.
-std::vector<Candidate> MergeCandidates(
-    std::span<const std::vector<TokenScore>> rows,
-    std::span<const float> cum_log_probs, int num_candidates);
-
 namespace reference {
 
-// Reference implementations: full sorts, the log-sum-exp in double. A log_prob
+// Reference implementation: a full sort, the log-sum-exp in double. A log_prob
 // differs from the fast one by rounding, at most
 //   2^-23 * (log(vocab_size) + 2 + |log_prob|) nats
 // before a repetition penalty, which scales it. Hence in kLogProbs two tokens
 // that close may swap ranks, and places at the cut if one of them is edited.
-// Choice by logit, and the merge of the same rows, agree to the bit.
+// Choice by logit agrees to the bit.
 std::vector<TokenScore> SelectRow(std::span<const float> logits,
                                   const RowOptions& options);
-std::vector<Candidate> MergeCandidates(
-    std::span<const std::vector<TokenScore>> rows,
-    std::span<const float> cum_log_probs, int num_candidates);
 
 }  // namespace reference
 }  // namespace espalier

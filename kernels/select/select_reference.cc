@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "kernels/float_limits.h"
+#include "kernels/select/merge_candidates.h"
 #include "kernels/select/select.h"
 
 namespace espalier::reference {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "executor/host/select_all.h"
+#include "kernels/select/merge_candidates.h"
 #include "tests/status_matchers.h"
 #include "tests/unowned.h"
 

@@ -10,6 +10,7 @@
 
 #include "base/thread_pool.h"
 #include "kernels/float_limits.h"
+#include "kernels/select/merge_candidates.h"
 
 namespace espalier {
 namespace {

@@ -1,3 +1,5 @@
+#include "kernels/select/merge_candidates.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
@@ -9,7 +11,6 @@
 #include <vector>
 
 #include "kernels/float_limits.h"
-#include "kernels/select/select.h"
 
 namespace espalier {
 

@@ -17,6 +17,7 @@
 
 #include "base/cuda.h"
 #include "kernels/select/cuda_select.h"
+#include "kernels/select/merge_candidates.h"
 #include "tests/device_arrays.h"
 #include "tests/status_matchers.h"
 

@@ -2,7 +2,7 @@
 
 #include "base/status.h"
 #include "request/generation_params.h"
-#include "request/validate_params.h"
+#include "request/validate_speculation.h"
 
 namespace espalier {
 

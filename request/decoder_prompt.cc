@@ -11,7 +11,6 @@
 #include "base/status.h"
 #include "base/wording.h"
 #include "request/param_checks.h"
-#include "request/validate_params.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace espalier {

@@ -50,6 +50,11 @@ absl::StatusOr<NamedValues> ResolveDecoderPrompt(
     const Tokenizer* tokenizer, const ModelDescription& model,
     const GenerationDefaults& defaults, GenerationParams* params);
 
+// Checks the tokens that the decoder begins with.
+// Errors: kInvalidArgument naming the field and the value.
+absl::Status ValidateDecoderPrompt(const ModelDescription& model,
+                                   const GenerationParams& params);
+
 // Moves decoder_prompt_tokens to the end of the prompt; texts continue from
 // there. Does nothing if the model has an encoder.
 // Errors: as ValidateDecoderPrompt; the request is unchanged on error.

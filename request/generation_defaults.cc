@@ -10,7 +10,7 @@
 #include "base/wording.h"
 #include "request/decoder_prompt.h"
 #include "request/param_fields.h"
-#include "request/validate_params.h"
+#include "request/validate_host_selection.h"
 
 namespace espalier {
 namespace {

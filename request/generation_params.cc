@@ -9,8 +9,15 @@
 #include "base/json.h"
 #include "base/model_description.h"
 #include "base/status.h"
+#include "request/decoder_prompt.h"
 #include "request/param_checks.h"
-#include "request/validate_params.h"
+#include "request/validate_host_selection.h"
+#include "request/validate_lengths.h"
+#include "request/validate_sampling.h"
+#include "request/validate_scores.h"
+#include "request/validate_search.h"
+#include "request/validate_speculation.h"
+#include "request/validate_tokens.h"
 
 namespace espalier {
 
@@ -24,36 +31,7 @@ absl::Status CheckName(std::string_view field, const std::string& name,
                       " bytes", Got(name.size(), ": ", ShownInQuotes(name)));
 }
 
-}  // namespace
-
-bool IsBeamSearch(const GenerationParams& params) {
-  return params.num_beams > 1 || params.stochastic;
-}
-
-int NumSequences(const GenerationParams& params) {
-  const int64_t count =
-      IsBeamSearch(params)
-          ? params.num_beams
-          : params.best_of.value_or(params.num_return_sequences);
-  return static_cast<int>(
-      std::min<int64_t>(count, std::numeric_limits<int>::max()));
-}
-
-bool DrawsAtRandom(const GenerationParams& params) {
-  const bool greedy = static_cast<float>(params.temperature) == 0;
-  return params.stochastic || (params.do_sample && !greedy);
-}
-
-std::string_view NameOf(LogprobsMode mode) {
-  switch (mode) {
-    case LogprobsMode::kRaw:
-      return "raw_logprobs";
-    case LogprobsMode::kProcessed:
-      return "processed_logprobs";
-  }
-  return "";
-}
-
+// Checks the options that report log-probabilities.
 absl::Status ValidateReports(const ModelDescription& model,
                              int64_t num_prompt_tokens,
                              const GenerationParams& params) {
@@ -81,6 +59,7 @@ absl::Status ValidateReports(const ModelDescription& model,
                     kMaxLogProbs);
 }
 
+// Checks the deadline, the prefix cache's salt, the priority and the tenant.
 absl::Status ValidateScheduling(const GenerationParams& params) {
   if (params.deadline_ms) {
     RETURN_IF_ERROR(
@@ -97,9 +76,45 @@ absl::Status ValidateScheduling(const GenerationParams& params) {
                     kMaxAbsPriority);
 }
 
+}  // namespace
+
+bool IsBeamSearch(const GenerationParams& params) {
+  return params.num_beams > 1 || params.stochastic;
+}
+
+int NumSequences(const GenerationParams& params) {
+  const int64_t count =
+      IsBeamSearch(params)
+          ? params.num_beams
+          : params.best_of.value_or(params.num_return_sequences);
+  return static_cast<int>(
+      std::min<int64_t>(count, std::numeric_limits<int>::max()));
+}
+
+bool CanSpeculate(const GenerationParams& params) {
+  return !IsBeamSearch(params) ||
+         !(params.do_sample || params.stochastic || params.num_beam_groups > 1);
+}
+
+bool DrawsAtRandom(const GenerationParams& params) {
+  const bool greedy = static_cast<float>(params.temperature) == 0;
+  return params.stochastic || (params.do_sample && !greedy);
+}
+
+std::string_view NameOf(LogprobsMode mode) {
+  switch (mode) {
+    case LogprobsMode::kRaw:
+      return "raw_logprobs";
+    case LogprobsMode::kProcessed:
+      return "processed_logprobs";
+  }
+  return "";
+}
+
 absl::Status ValidateParams(const ModelDescription& model,
                             int64_t num_prompt_tokens,
                             GenerationParams* params) {
+  // A check may rely on those before it.
   RETURN_IF_ERROR(ValidateSearch(model, *params));
   RETURN_IF_ERROR(ValidateSampling(*params));
   RETURN_IF_ERROR(ValidateDecoderPrompt(model, *params));

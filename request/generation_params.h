@@ -1,5 +1,5 @@
 // GenerationParams: the options of a request, under the names of the request
-// format and with its defaults. validate_params.h checks them.
+// format and with its defaults. ValidateParams checks them.
 #pragma once
 
 #include <compare>

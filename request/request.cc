@@ -9,7 +9,7 @@
 #include "base/wording.h"
 #include "request/decoder_prompt.h"
 #include "request/param_checks.h"
-#include "request/validate_params.h"
+#include "request/validate_tokens.h"
 
 namespace espalier {
 

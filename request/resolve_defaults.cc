@@ -11,7 +11,7 @@
 #include "base/wording.h"
 #include "request/decoder_prompt.h"
 #include "request/param_fields.h"
-#include "request/validate_params.h"
+#include "request/validate_search.h"
 
 namespace espalier {
 namespace {

@@ -1,9 +1,10 @@
+#include "request/validate_host_selection.h"
+
 #include <algorithm>
 
 #include "base/field_error.h"
 #include "base/status.h"
 #include "request/param_checks.h"
-#include "request/validate_params.h"
 
 namespace espalier {
 

@@ -1,13 +1,11 @@
-#include <algorithm>
-#include <cmath>
-#include <string>
+#include "request/validate_sampling.h"
+
 #include <string_view>
 
 #include "base/field_error.h"
 #include "base/status.h"
 #include "request/param_checks.h"
 #include "request/param_fields.h"
-#include "request/validate_params.h"
 
 namespace espalier {
 namespace {
@@ -58,32 +56,6 @@ absl::Status CheckNothingToDraw(const GenerationParams& params) {
   return AppendParts(status, "; add `do_sample` to draw by it");
 }
 
-absl::Status ValidateLengthDecay(const LengthDecay& decay) {
-  constexpr std::string_view kName = "exponential_decay_length_penalty";
-  RETURN_IF_ERROR(CheckAtLeast(Concat(kName, "[0]"), decay.start_index, 0));
-  if (decay.factor > 0 && std::isfinite(decay.factor)) return absl::OkStatus();
-  return InvalidField(FieldName{kName}, "[1] must be above 0",
-                      Got(decay.factor));
-}
-
-// Every divisor of a score is a normal float32; 1 at the first token.
-absl::Status ValidateLengthPenalty(const GenerationParams& params) {
-  const bool is_wu = params.length_penalty_form == LengthPenaltyForm::kWu;
-  const double length =
-      static_cast<double>(std::max<int64_t>(*params.max_new_tokens, 1));
-  const double base = is_wu ? (5 + length) / 6 : length;
-  const float divisor =
-      static_cast<float>(std::pow(base, params.length_penalty));
-  if (std::isfinite(params.length_penalty) && std::isnormal(divisor)) {
-    return absl::OkStatus();
-  }
-  return InvalidField(
-      "`length_penalty` must keep ",
-      is_wu ? "((5 + length) / 6)^length_penalty" : "length^length_penalty",
-      " within float32 up to ", *params.max_new_tokens,
-      " tokens (`max_new_tokens`)", Got(params.length_penalty));
-}
-
 }  // namespace
 
 absl::Status ValidateSampling(const GenerationParams& params) {
@@ -96,24 +68,6 @@ absl::Status ValidateSampling(const GenerationParams& params) {
                         Got(params.temperature));
   }
   return absl::OkStatus();
-}
-
-absl::Status ValidatePenalties(const GenerationParams& params) {
-  const float repetition = static_cast<float>(params.repetition_penalty);
-  if (!(repetition > 0.0f) || !std::isfinite(repetition)) {
-    return InvalidField(
-        "`repetition_penalty` must be positive and within float32",
-        Got(params.repetition_penalty));
-  }
-  RETURN_IF_ERROR(CheckFloat32("frequency_penalty", params.frequency_penalty));
-  RETURN_IF_ERROR(CheckFloat32("presence_penalty", params.presence_penalty));
-  RETURN_IF_ERROR(
-      CheckAtLeast("no_repeat_ngram_size", params.no_repeat_ngram_size, 0));
-  if (params.exponential_decay_length_penalty) {
-    RETURN_IF_ERROR(
-        ValidateLengthDecay(*params.exponential_decay_length_penalty));
-  }
-  return ValidateLengthPenalty(params);
 }
 
 }  // namespace espalier

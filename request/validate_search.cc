@@ -1,3 +1,5 @@
+#include "request/validate_search.h"
+
 #include <algorithm>
 #include <cmath>
 #include <string_view>
@@ -5,7 +7,6 @@
 #include "base/field_error.h"
 #include "base/status.h"
 #include "request/param_checks.h"
-#include "request/validate_params.h"
 
 namespace espalier {
 namespace {

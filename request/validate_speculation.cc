@@ -1,42 +1,14 @@
+#include "request/validate_speculation.h"
+
 #include "base/field_error.h"
 #include "base/status.h"
 #include "request/param_checks.h"
-#include "request/validate_params.h"
 
 namespace espalier {
-
-std::string_view NameOf(SpeculationMethod method) {
-  switch (method) {
-    case SpeculationMethod::kNone:
-      return "off";
-    case SpeculationMethod::kNgram:
-      return "ngram";
-    case SpeculationMethod::kSuffix:
-      return "suffix";
-    case SpeculationMethod::kDraft:
-      return "draft";
-  }
-  return "";
-}
-
-std::string_view NameOf(SpeculationMode mode) {
-  switch (mode) {
-    case SpeculationMode::kRejection:
-      return "rejection";
-    case SpeculationMode::kCoupled:
-      return "coupled";
-  }
-  return "";
-}
 
 namespace {
 constexpr Prose kWhenOff = "with `speculate.method` \"off\"";
 }  // namespace
-
-bool CanSpeculate(const GenerationParams& params) {
-  return !IsBeamSearch(params) ||
-         !(params.do_sample || params.stochastic || params.num_beam_groups > 1);
-}
 
 absl::Status ValidateSpeculation(const ModelDescription& model,
                                  const GenerationParams& params) {

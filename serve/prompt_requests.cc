@@ -17,7 +17,7 @@
 #include "request/decoder_prompt.h"
 #include "request/param_checks.h"
 #include "request/text_begin.h"
-#include "request/validate_params.h"
+#include "request/validate_lengths.h"
 #include "serve/prompt_tokens.h"
 
 namespace espalier::serve {

@@ -26,7 +26,7 @@
 #include "request/json/request_json.h"
 #include "request/json/result_json.h"
 #include "request/param_fields.h"
-#include "request/validate_params.h"
+#include "request/validate_sampling.h"
 #include "tests/batcher/toy_requests.h"
 #include "tests/few_cases.h"
 #include "tests/source_tree.h"

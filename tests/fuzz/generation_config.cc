@@ -5,7 +5,6 @@
 #include "base/check.h"
 #include "base/status.h"
 #include "request/resolve_defaults.h"
-#include "request/validate_params.h"
 #include "tests/fuzz/fuzz_target.h"
 
 namespace espalier::fuzz {

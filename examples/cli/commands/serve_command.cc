@@ -29,7 +29,7 @@
 #include "openai/settle_call.h"
 #include "request/generation_defaults.h"
 #include "request/param_fields.h"
-#include "request/validate_params.h"
+#include "request/validate_search.h"
 #include "serve/request_traces.h"
 #include "serve/server.h"
 

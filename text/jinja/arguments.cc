@@ -51,4 +51,12 @@ int64_t ArgumentReader::IntOr(size_t i, int64_t value) const {
   return values_[i]->integer();
 }
 
+const Text& StringArgument(const Value& value, std::string_view function) {
+  if (value.is(Kind::kUndefined)) throw TemplateError(value.why());
+  if (!value.is(Kind::kString)) {
+    Fail(function, "() needs a string, got ", TypeName(value));
+  }
+  return value.text();
+}
+
 }  // namespace espalier::jinja

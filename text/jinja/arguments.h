@@ -43,4 +43,8 @@ class ArgumentReader {
   std::vector<const Value*> values_;
 };
 
+// Returns a string argument.
+// Errors (thrown): another type, naming `function`.
+const Text& StringArgument(const Value& value, std::string_view function);
+
 }  // namespace espalier::jinja

@@ -5,10 +5,13 @@
 #include <optional>
 
 #include "base/wording.h"
-#include "text/jinja/builtins.h"
+#include "text/jinja/filters.h"
+#include "text/jinja/functions.h"
+#include "text/jinja/methods.h"
 #include "text/jinja/operators.h"
 #include "text/jinja/printing.h"
 #include "text/jinja/scope.h"
+#include "text/jinja/tests.h"
 #include "text/jinja/unicode.h"
 
 namespace espalier::jinja {

@@ -1,12 +1,15 @@
-// Filters of values, and where all filters are found.
+#include "text/jinja/filters.h"
+
 #include <cmath>
 #include <limits>
 
-#include "text/jinja/builtins.h"
 #include "text/jinja/evaluator.h"
 #include "text/jinja/number.h"
 #include "text/jinja/operators.h"
-#include "text/jinja/printing.h"
+#include "text/jinja/selection_filters.h"
+#include "text/jinja/sequence_filters.h"
+#include "text/jinja/text_filters.h"
+#include "text/jinja/to_json.h"
 
 namespace espalier::jinja {
 namespace {
@@ -170,12 +173,14 @@ constexpr NamedFilter kFilters[] = {
 }  // namespace
 
 Filter FindFilter(std::string_view name) {
-  for (const NamedFilter& named : kFilters) {
-    if (named.name == name) return named.filter;
+  for (const std::span<const NamedFilter> filters :
+       {std::span<const NamedFilter>(kFilters), TextFilters(),
+        SequenceFilters(), SelectionFilters()}) {
+    for (const NamedFilter& named : filters) {
+      if (named.name == name) return named.filter;
+    }
   }
-  if (const Filter filter = FindTextFilter(name)) return filter;
-  if (const Filter filter = FindSequenceFilter(name)) return filter;
-  return FindSelectionFilter(name);
+  return nullptr;
 }
 
 }  // namespace espalier::jinja

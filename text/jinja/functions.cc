@@ -1,8 +1,8 @@
-// The functions that templates find without defining them.
+#include "text/jinja/functions.h"
+
 #include <ctime>
 #include <string>
 
-#include "text/jinja/builtins.h"
 #include "text/jinja/error.h"
 #include "text/jinja/evaluator.h"
 

@@ -1,9 +1,11 @@
-// Methods of dictionaries, lists and tuples, and where all methods are found.
-#include <algorithm>
+#include "text/jinja/methods.h"
 
-#include "text/jinja/builtins.h"
+#include <algorithm>
+#include <span>
+
 #include "text/jinja/evaluator.h"
 #include "text/jinja/operators.h"
+#include "text/jinja/text_methods.h"
 
 namespace espalier::jinja {
 namespace {
@@ -110,10 +112,9 @@ constexpr std::string_view kUnsupportedOfStrings[] = {
     "isascii",   "isidentifier", "isprintable", "istitle",    "ljust",
     "maketrans", "rjust",        "swapcase",    "translate",  "zfill"};
 
-template <size_t kSize>
-Method FindIn(const NamedMethod (&methods)[kSize], std::string_view name) {
+Method FindIn(std::span<const NamedMethod> methods, std::string_view name) {
   const auto found = std::ranges::find(methods, name, &NamedMethod::name);
-  return found == std::end(methods) ? nullptr : found->method;
+  return found == methods.end() ? nullptr : found->method;
 }
 
 bool HasMethods(const Value& object) {
@@ -126,7 +127,7 @@ bool HasMethods(const Value& object) {
 }  // namespace
 
 Method FindMethod(const Value& object, std::string_view name) {
-  if (object.is(Kind::kString)) return FindTextMethod(name);
+  if (object.is(Kind::kString)) return FindIn(TextMethods(), name);
   if (object.is(Kind::kDict)) return FindIn(kDictMethods, name);
   if (!HasMethods(object)) return nullptr;
   const bool is_list = object.sequence().form == SequenceForm::kList;

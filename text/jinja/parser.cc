@@ -5,8 +5,9 @@
 #include <optional>
 #include <utility>
 
-#include "text/jinja/builtins.h"
+#include "text/jinja/filters.h"
 #include "text/jinja/number.h"
+#include "text/jinja/tests.h"
 
 namespace espalier::jinja {
 namespace {

@@ -1,10 +1,9 @@
-// Values as text: what Python's str(), repr() and json.dumps() give.
+// Values as text: what Python's str() and repr() give.
 //
 // All charge the budget for their output, beyond the size of `value` itself,
 // and throw TemplateError.
 #pragma once
 
-#include <optional>
 #include <string>
 
 #include "text/jinja/budget.h"
@@ -27,16 +26,5 @@ Text ReprText(const Value& value, Budget& budget);
 // The fewest digits that read back to the same value, as Python writes them:
 // 1.0, 0.1, 1e+16, inf.
 std::string FormatFloat(double value);
-
-struct JsonFormat {
-  bool ensure_ascii = false;
-  bool sort_keys = false;
-  std::optional<std::string> indent;  // per level; unset: one line
-  std::string item_separator = ", ";
-  std::string key_separator = ": ";
-  bool has_input = false;  // whether the indent or a separator is one
-};
-// json.dumps(), which transformers' tojson is.
-Text ToJson(const Value& value, const JsonFormat& format, Budget& budget);
 
 }  // namespace espalier::jinja

@@ -1,5 +1,5 @@
-// Tests: what stands after "is".
-#include "text/jinja/builtins.h"
+#include "text/jinja/tests.h"
+
 #include "text/jinja/evaluator.h"
 #include "text/jinja/operators.h"
 #include "text/jinja/unicode.h"

@@ -1,12 +1,13 @@
-// Filters that choose among elements, or apply a filter to each.
+#include "text/jinja/selection_filters.h"
+
 #include <algorithm>
 #include <utility>
 
 #include "text/jinja/attribute_path.h"
-#include "text/jinja/builtins.h"
 #include "text/jinja/evaluator.h"
 #include "text/jinja/generator.h"
 #include "text/jinja/operators.h"
+#include "text/jinja/tests.h"
 
 namespace espalier::jinja {
 namespace {
@@ -109,11 +110,6 @@ constexpr NamedFilter kSelectionFilters[] = {
 
 }  // namespace
 
-Filter FindSelectionFilter(std::string_view name) {
-  for (const NamedFilter& named : kSelectionFilters) {
-    if (named.name == name) return named.filter;
-  }
-  return nullptr;
-}
+std::span<const NamedFilter> SelectionFilters() { return kSelectionFilters; }
 
 }  // namespace espalier::jinja

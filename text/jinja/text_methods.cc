@@ -1,7 +1,7 @@
-// Methods of strings.
+#include "text/jinja/text_methods.h"
+
 #include <algorithm>
 
-#include "text/jinja/builtins.h"
 #include "text/jinja/evaluator.h"
 #include "text/jinja/format.h"
 #include "text/jinja/text_operations.h"
@@ -298,19 +298,6 @@ constexpr NamedMethod kTextMethods[] = {{"capitalize", CaseMethod<Capitalize>},
 
 }  // namespace
 
-const Text& StringArgument(const Value& value, std::string_view function) {
-  if (value.is(Kind::kUndefined)) throw TemplateError(value.why());
-  if (!value.is(Kind::kString)) {
-    Fail(function, "() needs a string, got ", TypeName(value));
-  }
-  return value.text();
-}
-
-Method FindTextMethod(std::string_view name) {
-  for (const NamedMethod& named : kTextMethods) {
-    if (named.name == name) return named.method;
-  }
-  return nullptr;
-}
+std::span<const NamedMethod> TextMethods() { return kTextMethods; }
 
 }  // namespace espalier::jinja

@@ -1,8 +1,7 @@
-// Filters that make strings of strings. Others become strings first, as
-// jinja2's soft_str does.
+#include "text/jinja/text_filters.h"
+
 #include <algorithm>
 
-#include "text/jinja/builtins.h"
 #include "text/jinja/evaluator.h"
 #include "text/jinja/format.h"
 #include "text/jinja/operators.h"
@@ -167,11 +166,6 @@ constexpr NamedFilter kTextFilters[] = {{"capitalize", CapitalizeFilter},
 
 }  // namespace
 
-Filter FindTextFilter(std::string_view name) {
-  for (const NamedFilter& named : kTextFilters) {
-    if (named.name == name) return named.filter;
-  }
-  return nullptr;
-}
+std::span<const NamedFilter> TextFilters() { return kTextFilters; }
 
 }  // namespace espalier::jinja

@@ -1,8 +1,8 @@
-// Filters of lists and dictionaries.
+#include "text/jinja/sequence_filters.h"
+
 #include <algorithm>
 
 #include "text/jinja/attribute_path.h"
-#include "text/jinja/builtins.h"
 #include "text/jinja/evaluator.h"
 #include "text/jinja/generator.h"
 #include "text/jinja/operators.h"
@@ -247,11 +247,6 @@ constexpr NamedFilter kSequenceFilters[] = {
 
 }  // namespace
 
-Filter FindSequenceFilter(std::string_view name) {
-  for (const NamedFilter& named : kSequenceFilters) {
-    if (named.name == name) return named.filter;
-  }
-  return nullptr;
-}
+std::span<const NamedFilter> SequenceFilters() { return kSequenceFilters; }
 
 }  // namespace espalier::jinja

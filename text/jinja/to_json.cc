@@ -1,4 +1,5 @@
-// json.dumps() of Python.
+#include "text/jinja/to_json.h"
+
 #include <algorithm>
 #include <cmath>
 #include <vector>

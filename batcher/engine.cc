@@ -30,13 +30,15 @@ namespace espalier {
 
 namespace asio = boost::asio;
 
-// Complete once it has `prepared`, which is made of the rest.
+// A request between Prepare, or the beginning of Generate and Stream, and the
+// strand. Complete once it has `prepared`, which is made of the rest.
 struct OwnedRequest {
   std::string owner;
   std::weak_ptr<EngineCore> engine;  // the engine that prepared it
   std::chrono::steady_clock::time_point submitted;
   Request request;
-  std::shared_ptr<ConstraintLanguage> language;  // null: no constraint
+  std::shared_ptr<ConstraintLanguage> language;  // null: nothing to compile
+  std::shared_ptr<const Constraint> constraint = nullptr;  // once compiled
   std::unique_ptr<PreparedRequest> prepared = nullptr;
   std::shared_ptr<QueueLimits::Place> place = nullptr;  // null: not taken yet
 
@@ -77,12 +79,6 @@ void SpeculateByDefault(const EngineCore& core, GenerationParams* params) {
   }
 }
 
-// A request with a place among the open ones.
-struct OpenRequest {
-  PreparedRequest prepared;
-  std::shared_ptr<QueueLimits::Place> place;
-};
-
 // Validates a request and sets its defaults. Returns the language of its
 // constraint; null if it has none.
 absl::StatusOr<std::shared_ptr<ConstraintLanguage>> Check(
@@ -94,26 +90,20 @@ absl::StatusOr<std::shared_ptr<ConstraintLanguage>> Check(
   return core.constraints->Find(*request);
 }
 
-// Null without a language.
-absl::StatusOr<std::shared_ptr<const Constraint>> CompileIfAny(
-    const EngineCore& core, const Request& request,
-    ConstraintLanguage* language) {
-  if (language == nullptr) return nullptr;
-  return core.constraints->CompileFor(request, language);
-}
-
-// Does all work on a complete request that need not run on the strand. Throws
-// std::bad_alloc.
-std::unique_ptr<PreparedRequest> MakePrepared(
-    const EngineCore& core, Request request,
-    std::shared_ptr<const Constraint> constraint,
-    std::chrono::steady_clock::time_point submitted) {
-  GiveSeed(&request);
-  auto prepared = std::make_unique<PreparedRequest>(
-      std::move(request), core.tokenizer, &core.description,
-      std::move(constraint));
-  prepared->submitted = submitted;
-  return prepared;
+// Throws std::bad_alloc.
+// Errors: of an invalid request.
+absl::StatusOr<std::unique_ptr<OwnedRequest>> TakeRequest(
+    const std::shared_ptr<EngineCore>& core, Request request,
+    std::string owner = {}) {
+  const auto submitted = std::chrono::steady_clock::now();
+  ASSIGN_OR_RETURN(std::shared_ptr<ConstraintLanguage> language,
+                   Check(*core, &request));
+  return std::make_unique<OwnedRequest>(
+      OwnedRequest{.owner = std::move(owner),
+                   .engine = core,
+                   .submitted = submitted,
+                   .request = std::move(request),
+                   .language = std::move(language)});
 }
 
 // Errors: kFailedPrecondition if it is null, or of another engine.
@@ -127,89 +117,93 @@ absl::Status CheckPreparedBy(const EngineCore& core,
   return FailedPrecondition("another engine prepared this request");
 }
 
-// Makes the request ready to run. Throws std::bad_alloc; then the request is
-// lost.
+// Throws std::bad_alloc.
 // Errors: of its constraint.
-absl::Status CompleteRequest(const EngineCore& core, OwnedRequest* owned) {
-  if (owned->prepared != nullptr) return absl::OkStatus();
-  ASSIGN_OR_RETURN(std::shared_ptr<const Constraint> constraint,
-                   CompileIfAny(core, owned->request, owned->language.get()));
-  owned->prepared = MakePrepared(core, std::move(owned->request),
-                                 std::move(constraint), owned->submitted);
+absl::Status CompileConstraint(const EngineCore& core, OwnedRequest* owned) {
+  if (owned->language == nullptr) return absl::OkStatus();
+  ASSIGN_OR_RETURN(
+      owned->constraint,
+      core.constraints->CompileFor(owned->request, owned->language.get()));
   owned->language.reset();
   return absl::OkStatus();
 }
 
-OpenRequest OpenAt(std::shared_ptr<QueueLimits::Place> place,
-                   PreparedRequest prepared) {
-  OpenRequest open = {std::move(prepared), std::move(place)};
-  open.prepared.while_waiting = std::shared_ptr<const void>(
-      nullptr, [place = open.place](const void*) { place->LeaveQueue(); });
-  return open;
+// Does all work on the request that need not run on the strand, unless it was
+// done. Throws std::bad_alloc; then the request is lost.
+// REQUIRES: its constraint is compiled.
+void BuildPrepared(const EngineCore& core, OwnedRequest* owned) {
+  if (owned->prepared != nullptr) return;
+  GiveSeed(&owned->request);
+  owned->prepared = std::make_unique<PreparedRequest>(
+      std::move(owned->request), core.tokenizer, &core.description,
+      std::move(owned->constraint));
+  owned->prepared->submitted = owned->submitted;
 }
 
-// `num_prompt_tokens`: as given by the caller. Throws std::bad_alloc.
-// Errors: kResourceExhausted if there is no place.
-absl::StatusOr<std::shared_ptr<QueueLimits::Place>> TakePlace(
-    const EngineCore& core, int64_t num_prompt_tokens, const Request& request,
-    const std::string& owner = {}) {
-  const int64_t num_tokens = num_prompt_tokens +
-                             std::ssize(request.params.decoder_prompt_tokens) +
-                             NumContinuationTokens(request);
-  return core.limits->Take(num_tokens, owner,
-                           request.params.priority >= kBackgroundPriority);
-}
-
-// Likewise, unless it has one.
-absl::Status TakePlace(const EngineCore& core, OwnedRequest* owned) {
-  if (owned->place != nullptr) return absl::OkStatus();
-  const int64_t num_prompt_tokens =
-      owned->prepared != nullptr ? owned->prepared->num_prompt_tokens()
-                                 : std::ssize(owned->request.prompt_tokens);
-  ASSIGN_OR_RETURN(owned->place, TakePlace(core, num_prompt_tokens,
-                                           owned->current(), owned->owner));
+// Throws std::bad_alloc; then the request is lost.
+// Errors: of its constraint.
+absl::Status CompleteRequest(const EngineCore& core, OwnedRequest* owned) {
+  RETURN_IF_ERROR(CompileConstraint(core, owned));
+  BuildPrepared(core, owned);
   return absl::OkStatus();
 }
 
-// Prepares the request for submission. Throws std::bad_alloc.
-// Errors: of an invalid request; as TakePlace; kFailedPrecondition if
-// cancelling would not be safe; kCancelled if its caller was cancelled before,
-// under throw_if_cancelled(false).
-asio::awaitable<absl::StatusOr<OpenRequest>> Open(
-    std::shared_ptr<EngineCore> core, Request request) {
-  const auto submitted = std::chrono::steady_clock::now();
-  absl::StatusOr<std::shared_ptr<ConstraintLanguage>> language =
-      Check(*core, &request);
-  absl::StatusOr<std::shared_ptr<const Constraint>> constraint =
-      language.ok() ? CompileIfAny(*core, request, language->get())
-                    : language.status();
-  if (!constraint.ok()) {
-    // Parts are for interfaces with other names, which call Prepare: a user's
-    // ToString() would print them (base/field_error.h).
-    absl::Status invalid = constraint.status();
-    invalid.ErasePayload("espalier/field_error");
-    co_return invalid;
-  }
-  const absl::Status can_wait = co_await CheckCanWait();
-  if (!can_wait.ok()) co_return can_wait;
-  auto place = TakePlace(*core, std::ssize(request.prompt_tokens), request);
-  if (!place.ok()) co_return place.status();
-  co_return OpenAt(*std::move(place),
-                   std::move(*MakePrepared(*core, std::move(request),
-                                           *std::move(constraint), submitted)));
+// Takes a place for the request, unless it has one. Throws std::bad_alloc.
+// Errors: kResourceExhausted if there is no place.
+absl::Status TakePlace(const EngineCore& core, OwnedRequest* owned) {
+  if (owned->place != nullptr) return absl::OkStatus();
+  const Request& request = owned->current();
+  const int64_t num_prompt_tokens = owned->prepared != nullptr
+                                        ? owned->prepared->num_prompt_tokens()
+                                        : std::ssize(request.prompt_tokens);
+  const int64_t num_tokens = num_prompt_tokens +
+                             std::ssize(request.params.decoder_prompt_tokens) +
+                             NumContinuationTokens(request);
+  ASSIGN_OR_RETURN(owned->place, core.limits->Take(num_tokens, owned->owner,
+                                                   request.params.priority >=
+                                                       kBackgroundPriority));
+  return absl::OkStatus();
 }
 
-asio::awaitable<absl::StatusOr<OpenRequest>> Open(
-    std::shared_ptr<EngineCore> core, std::unique_ptr<OwnedRequest> ready) {
-  const absl::Status prepared = CheckPreparedBy(*core, ready.get());
-  if (!prepared.ok()) co_return prepared;
-  const absl::Status completed = CompleteRequest(*core, ready.get());
-  if (!completed.ok()) co_return completed;
+// Takes over what a caller gives, a request or a prepared one. Throws
+// std::bad_alloc.
+// Errors: of an invalid request and its constraint; as CheckPreparedBy.
+absl::StatusOr<std::unique_ptr<OwnedRequest>> Accept(
+    const std::shared_ptr<EngineCore>& core, Request request) {
+  absl::StatusOr<std::unique_ptr<OwnedRequest>> owned =
+      TakeRequest(core, std::move(request));
+  absl::Status status =
+      owned.ok() ? CompileConstraint(*core, owned->get()) : owned.status();
+  if (status.ok()) return owned;
+  // Parts are for interfaces with other names, which call Prepare: a user's
+  // ToString() would print them (base/field_error.h).
+  status.ErasePayload("espalier/field_error");
+  return status;
+}
+absl::StatusOr<std::unique_ptr<OwnedRequest>> Accept(
+    const std::shared_ptr<EngineCore>& core,
+    std::unique_ptr<OwnedRequest> owned) {
+  RETURN_IF_ERROR(CheckPreparedBy(*core, owned.get()));
+  RETURN_IF_ERROR(CompileConstraint(*core, owned.get()));
+  return owned;
+}
+
+// Gives an accepted request what it needs to run: a place, and `prepared`.
+// Throws std::bad_alloc. `owned` outlives the coroutine.
+// Errors: as TakePlace; kFailedPrecondition if cancelling would not be safe;
+// kCancelled if its caller was cancelled before, under
+// throw_if_cancelled(false).
+asio::awaitable<absl::Status> Open(std::shared_ptr<EngineCore> core,
+                                   OwnedRequest* owned) {
   const absl::Status can_wait = co_await CheckCanWait();
   if (!can_wait.ok()) co_return can_wait;
-  const absl::Status taken = TakePlace(*core, ready.get());
+  // Before the work on a request that may be refused.
+  const absl::Status taken = TakePlace(*core, owned);
   if (!taken.ok()) co_return taken;
-  co_return OpenAt(std::move(ready->place), std::move(*ready->prepared));
+  BuildPrepared(*core, owned);
+  owned->prepared->while_waiting = std::shared_ptr<const void>(
+      nullptr, [place = owned->place](const void*) { place->LeaveQueue(); });
+  co_return absl::OkStatus();
 }
 
 // Returns `done` wrapped to free the request's place first, so that its caller
@@ -241,18 +235,22 @@ template <typename Given>
 asio::awaitable<absl::StatusOr<Result>> RunRequest(
     std::shared_ptr<EngineCore> core, Given request) {
   try {
-    absl::StatusOr<OpenRequest> open = co_await Open(core, std::move(request));
-    if (!open.ok()) co_return open.status();
+    absl::StatusOr<std::unique_ptr<OwnedRequest>> owned =
+        Accept(core, std::move(request));
+    if (!owned.ok()) co_return owned.status();
+    const absl::Status opened = co_await Open(core, owned->get());
+    if (!opened.ok()) co_return opened;
+    OwnedRequest& open = **owned;
 
     using Value = absl::StatusOr<Result>;
     const auto answer = std::make_shared<Answer<Value>>();
     const RequestId id = core->NextId();
-    CancelOnDestruction guard(Canceller(core, id, open->place));
+    CancelOnDestruction guard(Canceller(core, id, open.place));
     Submit(
         core, &guard,
         [id,
-         done = GivingBack(open->place, SendTo<Value>(answer, ContextEnded())),
-         prepared = std::move(open->prepared)](EngineCore& on_strand) mutable {
+         done = GivingBack(open.place, SendTo<Value>(answer, ContextEnded())),
+         prepared = std::move(*open.prepared)](EngineCore& on_strand) mutable {
           on_strand.Submit(id, std::move(prepared), done);
         });
     std::optional<Value> result = co_await Answer<Value>::Await(answer);
@@ -287,19 +285,23 @@ template <typename Given>
 asio::awaitable<absl::StatusOr<ResultStream>> OpenStream(
     std::shared_ptr<EngineCore> core, Given request, StreamOptions options) {
   try {
-    absl::StatusOr<OpenRequest> open = co_await Open(core, std::move(request));
-    if (!open.ok()) co_return open.status();
+    absl::StatusOr<std::unique_ptr<OwnedRequest>> owned =
+        Accept(core, std::move(request));
+    if (!owned.ok()) co_return owned.status();
+    const absl::Status opened = co_await Open(core, owned->get());
+    if (!opened.ok()) co_return opened;
+    OwnedRequest& open = **owned;
 
     const auto answer = std::make_shared<Answer<absl::Status>>();
     const auto queue = std::make_shared<EventQueue>();
     const RequestId id = core->NextId();
     std::unique_ptr<SearchWatcher> writer =
-        MakeStreamWriter(open->prepared, options, queue);
-    CancelOnDestruction guard(Canceller(core, id, open->place));
+        MakeStreamWriter(*open.prepared, options, queue);
+    CancelOnDestruction guard(Canceller(core, id, open.place));
     Submit(core, &guard,
-           [id, queue, end = GivingBack(open->place, EndOf(queue)),
+           [id, queue, end = GivingBack(open.place, EndOf(queue)),
             send = SendTo<absl::Status>(answer, ContextEnded()),
-            prepared = std::move(open->prepared),
+            prepared = std::move(*open.prepared),
             writer = std::move(writer)](EngineCore& on_strand) mutable {
              on_strand.Submit(id, std::move(prepared), end, std::move(writer));
              send(queue->error());
@@ -307,7 +309,7 @@ asio::awaitable<absl::StatusOr<ResultStream>> OpenStream(
     std::optional<absl::Status> accepted =
         co_await Answer<absl::Status>::Await(answer);
     if (!accepted.has_value()) co_return CancelledByCaller();
-    ResultStream stream = StreamOf(core, id, open->place, queue);
+    ResultStream stream = StreamOf(core, id, open.place, queue);
     guard.Answered();
     if (!accepted->ok()) co_return *std::move(accepted);
     co_return std::move(stream);
@@ -431,17 +433,12 @@ Engine::Prepared::deadline() const {
 absl::StatusOr<Engine::Prepared> Engine::Prepare(Request request,
                                                  PrepareOptions options) const
     try {
-  const auto submitted = std::chrono::steady_clock::now();
-  ASSIGN_OR_RETURN(std::shared_ptr<ConstraintLanguage> language,
-                   Check(*core_, &request));
+  ASSIGN_OR_RETURN(
+      std::unique_ptr<OwnedRequest> owned,
+      TakeRequest(core_, std::move(request), std::move(options.owner)));
+  const ConstraintLanguage* const language = owned->language.get();
   const bool completes =
       options.compiles || language == nullptr || language->is_compiled();
-  auto owned = std::make_unique<OwnedRequest>(
-      OwnedRequest{.owner = std::move(options.owner),
-                   .engine = core_,
-                   .submitted = submitted,
-                   .request = std::move(request),
-                   .language = std::move(language)});
   if (completes) RETURN_IF_ERROR(CompleteRequest(*core_, owned.get()));
   return Prepared(std::move(owned));
 } catch (const std::bad_alloc&) {

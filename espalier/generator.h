@@ -44,7 +44,6 @@
 #include <string>
 #include <string_view>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -55,6 +54,7 @@
 #include "request/generation_defaults.h"
 #include "request/request.h"
 #include "request/stream_event.h"
+#include "request/text_or_tokens.h"
 
 namespace espalier {
 
@@ -123,9 +123,6 @@ struct GenerationRequest {
   // (Generator::defaults); false: params are used as they are.
   bool takes_defaults = true;
 };
-
-// A continuation to score: text, or tokens, exactly as given.
-using TextOrTokens = std::variant<std::string, std::vector<TokenId>>;
 
 // Scores given continuations instead of generating text.
 //

@@ -21,7 +21,6 @@
 #include <string>
 #include <string_view>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -29,6 +28,7 @@
 #include "openai/limits.h"
 #include "openai/tool_choice.h"
 #include "request/generation_params.h"
+#include "request/text_or_tokens.h"
 #include "text/chat/chat_template.h"
 #include "text/chat/tool_call_stream.h"
 
@@ -40,9 +40,6 @@ enum class Api {
   kResponses,    // POST /v1/responses: a chat with one answer
   kTokens,       // POST /inference/v1/generate: token ids in and out
 };
-
-// A text, or tokens that are used exactly as given.
-using PromptInput = std::variant<std::string, std::vector<TokenId>>;
 
 // A param that a call gives.
 struct GivenParam {
@@ -60,7 +57,7 @@ struct Call {
   std::string model = {};  // empty: none was named
 
   // One of the two.
-  std::vector<PromptInput> prompts = {};
+  std::vector<TextOrTokens> prompts = {};
   bool prompts_are_list = false;        // also of one: it is called prompt[0]
   std::optional<ChatInputs> chat = {};  // each content a string, or null
   // Calls of the chat's tools that its answer may have: the names of the tools,

@@ -52,7 +52,7 @@ absl::Status CheckNumPrompts(std::string_view name, const JsonText& json,
 
 absl::Status ReadTexts(std::string_view name, const JsonText& json,
                        const Limits& limits,
-                       std::vector<PromptInput>* prompts) {
+                       std::vector<TextOrTokens>* prompts) {
   RETURN_IF_ERROR(CheckNumPrompts(name, json, limits));
   std::vector<std::string> texts;
   RETURN_IF_ERROR(Read(name, json, &texts));
@@ -65,7 +65,7 @@ absl::Status ReadTexts(std::string_view name, const JsonText& json,
 
 absl::Status ReadTokenLists(std::string_view name, const JsonText& json,
                             const Limits& limits,
-                            std::vector<PromptInput>* prompts) {
+                            std::vector<TextOrTokens>* prompts) {
   RETURN_IF_ERROR(CheckNumPrompts(name, json, limits));
   std::vector<std::vector<int64_t>> lists;
   RETURN_IF_ERROR(Read(name, json, &lists));
@@ -88,7 +88,7 @@ absl::Status ReadTokens(std::string_view name, const JsonText& json,
 }
 
 absl::Status ReadPrompt(std::string_view name, const JsonText& json,
-                        const Limits& limits, PromptInput* prompt) {
+                        const Limits& limits, TextOrTokens* prompt) {
   if (json.is_string()) {
     std::string text = Unquoted(json.text);
     RETURN_IF_ERROR(CheckText(name, text));
@@ -106,7 +106,7 @@ absl::Status ReadPrompt(std::string_view name, const JsonText& json,
 
 absl::Status ReadPromptList(std::string_view name, const JsonText& json,
                             const Limits& limits,
-                            std::vector<PromptInput>* prompts) {
+                            std::vector<TextOrTokens>* prompts) {
   constexpr std::string_view kWanted =
       "a list of strings, or of lists of token ids";
   if (!json.is_array()) return WrongType(name, kWanted, json.text);

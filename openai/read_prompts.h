@@ -22,13 +22,13 @@ absl::Status ReadPrompts(std::string_view name, const JsonText& json,
 // A text or token ids: one prompt.
 // Errors: as ReadPrompts.
 absl::Status ReadPrompt(std::string_view name, const JsonText& json,
-                        const Limits& limits, PromptInput* prompt);
+                        const Limits& limits, TextOrTokens* prompt);
 
 // A list of texts, or of lists of token ids.
 // Errors: as ReadPrompts.
 absl::Status ReadPromptList(std::string_view name, const JsonText& json,
                             const Limits& limits,
-                            std::vector<PromptInput>* prompts);
+                            std::vector<TextOrTokens>* prompts);
 
 // Token ids, at least one.
 absl::Status ReadTokens(std::string_view name, const JsonText& json,

@@ -39,7 +39,7 @@ absl::Status CheckSize(const ScoreCall& call, const Limits& limits) {
                         Got(num_labels, " of ", num_items, " items"));
   }
   int64_t num_tokens = 0;
-  for (const PromptInput& item : call.items) {
+  for (const TextOrTokens& item : call.items) {
     const auto* const tokens = std::get_if<std::vector<TokenId>>(&item);
     num_tokens += tokens != nullptr ? std::ssize(*tokens) : 1;
   }
@@ -64,7 +64,7 @@ absl::Status CheckOptions(const ScoreCall& call) {
       Got("true"));
 }
 
-int64_t NumTextBytes(const PromptInput& input) {
+int64_t NumTextBytes(const TextOrTokens& input) {
   const auto* const text = std::get_if<std::string>(&input);
   return text == nullptr ? 0 : std::ssize(*text);
 }
@@ -142,7 +142,7 @@ void AppendItem(const ContinuationScore& score, double log_sum,
 
 int64_t ScoreCall::num_text_bytes() const {
   int64_t num_bytes = 0;
-  for (const PromptInput& item : items) num_bytes += NumTextBytes(item);
+  for (const TextOrTokens& item : items) num_bytes += NumTextBytes(item);
   const int64_t num_queries = scores_labels() ? 1 : 1 + std::ssize(items);
   return num_bytes + num_queries * NumTextBytes(query);
 }

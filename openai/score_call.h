@@ -27,8 +27,8 @@ inline constexpr int64_t kMaxTokensOfScoreCall = int64_t{1} << 18;
 
 struct ScoreCall {
   std::string model = {};  // empty: none was named
-  PromptInput query = {};
-  std::vector<PromptInput> items = {};  // at least one
+  TextOrTokens query = {};
+  std::vector<TextOrTokens> items = {};  // at least one
   // Each item makes a prompt, after which these are scored. Empty: the items
   // are scored after the query.
   std::vector<TokenId> label_token_ids = {};

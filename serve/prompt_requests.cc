@@ -33,7 +33,7 @@ PromptTokensOptions TokensOptionsOf(const openai::Call& call,
   return options;
 }
 
-absl::StatusOr<FramedTokens> TokensOf(const openai::PromptInput& input,
+absl::StatusOr<FramedTokens> TokensOf(const TextOrTokens& input,
                                       const PromptTokensOptions& options,
                                       const Generator& generator) {
   if (const auto* tokens = std::get_if<std::vector<TokenId>>(&input)) {
@@ -123,8 +123,8 @@ absl::Status CheckEcho(const openai::Call& call,
 // it, or if it was given or cut as tokens, what the engine got. A text that
 // continues it has the rest of a character that it ends within.
 absl::StatusOr<std::string> EchoOf(const openai::Call& call,
-                                   const openai::PromptInput& input,
-                                   bool is_whole, const PromptRequest& request,
+                                   const TextOrTokens& input, bool is_whole,
+                                   const PromptRequest& request,
                                    const Generator& generator) {
   const Tokenizer* const tokenizer = generator.tokenizer().get();
   const auto* const text = std::get_if<std::string>(&input);
@@ -237,9 +237,11 @@ absl::Status CheckAnswerBytes(const openai::Call& call,
 
 // The sentences of a prompt that is split, at most `max_sentences`; nullopt of
 // one that is not. `*whole_for` is a field as of FieldOfWholeText.
-absl::StatusOr<std::optional<SplitText>> SplitPrompt(
-    const openai::Call& call, const openai::PromptInput& input,
-    const ServedModel& model, size_t max_sentences, std::string* whole_for) {
+absl::StatusOr<std::optional<SplitText>> SplitPrompt(const openai::Call& call,
+                                                     const TextOrTokens& input,
+                                                     const ServedModel& model,
+                                                     size_t max_sentences,
+                                                     std::string* whole_for) {
   const Generator& generator = model.generator;
   const auto* const text = std::get_if<std::string>(&input);
   if (text == nullptr || generator.tokenizer() == nullptr) return std::nullopt;
@@ -292,8 +294,8 @@ absl::Status CheckChoices(const openai::Call& call,
 
 // A text, tokens or a conversation that becomes a request.
 struct RequestInput {
-  const openai::PromptInput* prompt = nullptr;  // null: the conversation
-  std::optional<openai::PromptInput> sentence = {};
+  const TextOrTokens* prompt = nullptr;  // null: the conversation
+  std::optional<TextOrTokens> sentence = {};
   RequestPlace place = {};
   std::string whole_for = {};  // PromptRequest::whole_for
 };
@@ -305,7 +307,7 @@ absl::StatusOr<std::vector<RequestInput>> InputsOf(const openai::Call& call,
   if (call.chat.has_value()) inputs.emplace_back();
   bool is_split = false;
   for (size_t i = 0; i < call.prompts.size(); ++i) {
-    const openai::PromptInput& prompt = call.prompts[i];
+    const TextOrTokens& prompt = call.prompts[i];
     // One beyond the limit, which is refused.
     const size_t max_sentences = call.limits.max_prompts + size_t{1};
     std::string whole_for;

@@ -25,7 +25,6 @@ namespace {
 
 namespace asio = boost::asio;
 
-using openai::PromptInput;
 using openai::ScoreCall;
 using EngineRequests = std::vector<EngineRequest>;
 
@@ -37,7 +36,7 @@ struct PromptScore {
 };
 using PromptScores = std::vector<PromptScore>;
 
-Prompt PromptOf(const PromptInput& input, bool adds_special_tokens) {
+Prompt PromptOf(const TextOrTokens& input, bool adds_special_tokens) {
   if (const auto* tokens = std::get_if<std::vector<TokenId>>(&input)) {
     return Prompt(*tokens);
   }
@@ -68,11 +67,9 @@ absl::StatusOr<EngineRequests> ItemRequest(const ScoreCall& call,
                                            const Generator& generator) {
   ScoreRequest request = {
       .prompt = PromptOf(call.query, call.add_special_tokens),
+      .continuations = call.items,
       .append_eos = call.append_eos,
       .params = params};
-  for (const PromptInput& item : call.items) {
-    request.continuations.emplace_back(item);
-  }
   EngineRequests requests;
   ASSIGN_OR_RETURN(requests.emplace_back(),
                    generator.PrepareScore(std::move(request)));

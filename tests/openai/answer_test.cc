@@ -389,7 +389,7 @@ TEST(TokenizeTest, IsVllms) {
                            "add_special_tokens": false})"));
   EXPECT_EQ(call.call.add_special_tokens, false);
   EXPECT_THAT(call.call.prompts,
-              ElementsAre(PromptInput(std::string("le chat"))));
+              ElementsAre(TextOrTokens(std::string("le chat"))));
   Tokenized tokenized = {.tokens = EnFrTokens("le chat")};
   EXPECT_EQ(WriteTokenized(call, tokenized, 1024, EnFrTokenizer()),
             Concat(R"({"count":2,"max_model_len":1024,"tokens":[)",

@@ -55,12 +55,12 @@ TEST(ReadCallTest, APromptIsATextOrTokensOrSeveralOfThese) {
     return ReadCall(Api::kCompletions, R"({"prompt": )" + json + "}")->prompts;
   };
   using Tokens = std::vector<TokenId>;
-  EXPECT_THAT(prompts(R"("a b")"), ElementsAre(PromptInput("a b")));
+  EXPECT_THAT(prompts(R"("a b")"), ElementsAre(TextOrTokens("a b")));
   EXPECT_THAT(prompts(R"(["a", "b"])"),
-              ElementsAre(PromptInput("a"), PromptInput("b")));
-  EXPECT_THAT(prompts("[7, 8]"), ElementsAre(PromptInput(Tokens{7, 8})));
+              ElementsAre(TextOrTokens("a"), TextOrTokens("b")));
+  EXPECT_THAT(prompts("[7, 8]"), ElementsAre(TextOrTokens(Tokens{7, 8})));
   EXPECT_THAT(prompts("[[7], [8, 9]]"),
-              ElementsAre(PromptInput(Tokens{7}), PromptInput(Tokens{8, 9})));
+              ElementsAre(TextOrTokens(Tokens{7}), TextOrTokens(Tokens{8, 9})));
 }
 
 TEST(ReadCallTest, AByteOrderMarkIsPassedOver) {
@@ -208,7 +208,7 @@ TEST(ReadCallTest, TokensHaveParamsInAnObjectOfTheirOwn) {
                                     "token_ids": [3, 4], "priority": 7,
                                     "cache_salt": "s", "request_id": "r"})"));
   EXPECT_THAT(call.prompts,
-              ElementsAre(PromptInput(std::vector<TokenId>{3, 4})));
+              ElementsAre(TextOrTokens(std::vector<TokenId>{3, 4})));
   EXPECT_EQ(call.params.num_beams, 2);
   EXPECT_EQ(call.params.priority, 7);
   EXPECT_EQ(call.params.cache_salt, "s");

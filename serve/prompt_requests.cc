@@ -49,12 +49,10 @@ void PutBehindOthers(GenerationParams* params) {
       kBackgroundPriority + kMost + std::clamp(params->priority, -kMost, kMost);
 }
 
-// The request that a prompt of a call makes.
-absl::StatusOr<PromptRequest> MakeOne(const openai::Call& call,
-                                      FramedTokens framed,
-                                      const ServedModel& model,
-                                      const Caller& caller,
-                                      const std::string& id) {
+// Makes the request of these tokens, which are a prompt of the call.
+absl::Status MakeOne(const openai::Call& call, FramedTokens framed,
+                     const ServedModel& model, const Caller& caller,
+                     const std::string& id, PromptRequest* made) {
   const Generator& generator = model.generator;
   if (call.truncate_prompt_tokens) {
     // Before the cut, so that an error names the id's place in the call, and
@@ -62,7 +60,7 @@ absl::StatusOr<PromptRequest> MakeOne(const openai::Call& call,
     RETURN_IF_ERROR(CheckTokens("prompt_tokens", framed.tokens,
                                 generator.description().vocab_size));
   }
-  PromptRequest prompt;
+  PromptRequest& prompt = *made;
   prompt.unparsed = std::move(framed.unparsed);
   ASSIGN_OR_RETURN(
       std::vector<TokenId> tokens,
@@ -99,7 +97,7 @@ absl::StatusOr<PromptRequest> MakeOne(const openai::Call& call,
         TextBegin(*tokenizer, generator.description(), prompt.engine.request);
   }
   prompt.engine.request.caller_id = TraceId(caller, id);
-  return prompt;
+  return absl::OkStatus();
 }
 
 // Refuses an echo with log-probabilities, those of the prompt included, of a
@@ -292,49 +290,43 @@ absl::Status CheckChoices(const openai::Call& call,
                       "; send the text in parts");
 }
 
-// A text, tokens or a conversation that becomes a request.
-struct RequestInput {
-  const TextOrTokens* prompt = nullptr;  // null: the conversation
-  std::optional<TextOrTokens> sentence = {};
-  RequestPlace place = {};
-  std::string whole_for = {};  // PromptRequest::whole_for
-};
-
-absl::StatusOr<std::vector<RequestInput>> InputsOf(const openai::Call& call,
-                                                   const ServedModel& model,
-                                                   int64_t max_open) {
-  std::vector<RequestInput> inputs;
-  if (call.chat.has_value()) inputs.emplace_back();
+// One for each prompt of the call, or each of its sentences, in order: its
+// place, and what its text is whole for.
+absl::StatusOr<std::vector<PromptRequest>> PlacesOf(const openai::Call& call,
+                                                    const ServedModel& model,
+                                                    int64_t max_open) {
+  std::vector<PromptRequest> requests;
+  if (call.chat.has_value()) requests.emplace_back();
   bool is_split = false;
   for (size_t i = 0; i < call.prompts.size(); ++i) {
-    const TextOrTokens& prompt = call.prompts[i];
     // One beyond the limit, which is refused.
     const size_t max_sentences = call.limits.max_prompts + size_t{1};
     std::string whole_for;
     ASSIGN_OR_RETURN(
         std::optional<SplitText> split,
-        SplitPrompt(call, prompt, model, max_sentences, &whole_for));
+        SplitPrompt(call, call.prompts[i], model, max_sentences, &whole_for));
     if (!split) {
-      inputs.push_back({.prompt = &prompt,
-                        .place = {.prompt = i},
-                        .whole_for = std::move(whole_for)});
+      requests.push_back(
+          {.place = {.prompt = i}, .whole_for = std::move(whole_for)});
       continue;
     }
     is_split = true;
     const size_t num_sentences = split->sentences.size();
     RETURN_IF_ERROR(
-        CheckNumSentences(call, inputs.size() + num_sentences, max_open));
+        CheckNumSentences(call, requests.size() + num_sentences, max_open));
     for (size_t k = 0; k < num_sentences; ++k) {
-      inputs.push_back(
-          {.prompt = &prompt,
-           .sentence = std::move(split->sentences[k]),
-           .place = {i, k, num_sentences, std::move(split->separators[k])}});
+      requests.push_back(
+          {.place = {.prompt = i,
+                     .sentence = k,
+                     .num_sentences = num_sentences,
+                     .text = std::move(split->sentences[k]),
+                     .separator = std::move(split->separators[k])}});
     }
   }
   if (is_split) {
-    RETURN_IF_ERROR(CheckNumSentences(call, inputs.size(), max_open));
+    RETURN_IF_ERROR(CheckNumSentences(call, requests.size(), max_open));
   }
-  return inputs;
+  return requests;
 }
 
 // Sentences of a prompt draw with one seed.
@@ -365,37 +357,36 @@ absl::StatusOr<std::vector<PromptRequest>> MakeUnprepared(
                         " may run and wait (--max-running, --max-waiting)");
   }
   RETURN_IF_ERROR(CheckEcho(call, generator.description()));
-  ASSIGN_OR_RETURN(std::vector<RequestInput> inputs,
-                   InputsOf(call, model, max_open));
+  ASSIGN_OR_RETURN(std::vector<PromptRequest> requests,
+                   PlacesOf(call, model, max_open));
   const PromptTokensOptions options =
       TokensOptionsOf(call, generator.description());
-  std::vector<PromptRequest> requests;
-  const auto add_one = [&](RequestInput input) -> absl::Status {
+  const auto make = [&](PromptRequest* request) -> absl::Status {
+    RequestPlace& place = request->place;
+    const bool is_sentence = place.num_sentences > 1;
+    const std::string sentence = std::move(place.text);
     absl::StatusOr<FramedTokens> framed =
-        input.prompt == nullptr
-            ? ChatTokens(*call.chat, options, generator)
-            : TokensOf(input.sentence ? *input.sentence : *input.prompt,
-                       options, generator);
+        call.chat ? ChatTokens(*call.chat, options, generator)
+        : is_sentence
+            ? TextTokens(sentence, options, generator)
+            : TokensOf(call.prompts[place.prompt], options, generator);
     RETURN_IF_ERROR(framed.status());
     const size_t num_tokens = framed->tokens.size();
-    ASSIGN_OR_RETURN(PromptRequest request,
-                     MakeOne(call, *std::move(framed), model, caller, id));
+    RETURN_IF_ERROR(
+        MakeOne(call, *std::move(framed), model, caller, id, request));
     const bool is_whole =
-        input.sentence || request.parts.tokens.size() == num_tokens;
-    if (call.echo && input.prompt != nullptr && input.place.sentence == 0) {
-      ASSIGN_OR_RETURN(request.parts.text, EchoOf(call, *input.prompt, is_whole,
-                                                  request, generator));
+        is_sentence || request->parts.tokens.size() == num_tokens;
+    if (call.echo && !call.chat && place.sentence == 0) {
+      ASSIGN_OR_RETURN(request->parts.text,
+                       EchoOf(call, call.prompts[place.prompt], is_whole,
+                              *request, generator));
     }
-    request.place = std::move(input.place);
-    request.whole_for = std::move(input.whole_for);
-    requests.push_back(std::move(request));
     return absl::OkStatus();
   };
-  for (RequestInput& input : inputs) {
-    const bool is_chat = input.prompt == nullptr;
-    const RequestPlace place = input.place;
-    const absl::Status added = add_one(std::move(input));
-    if (!added.ok()) return is_chat ? added : OfPlace(added, place, call);
+  for (PromptRequest& request : requests) {
+    const absl::Status made = make(&request);
+    if (!made.ok())
+      return call.chat ? made : OfPlace(made, request.place, call);
   }
   if (call.chat.has_value() && call.echo) {
     ASSIGN_OR_RETURN(requests.back().parts.text,

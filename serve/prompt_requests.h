@@ -64,6 +64,8 @@ struct RequestPlace {
   size_t prompt = 0;
   size_t sentence = 0;
   size_t num_sentences = 1;
+  // The sentence, if there are several; empty once it is tokens.
+  std::string text = {};
   // White space in front of the sentence in the answer.
   std::string separator = {};
 };

@@ -324,12 +324,16 @@ absl::StatusOr<const ChatPrompts*> Generator::chat_prompts() const {
 
 absl::StatusOr<EngineRequest> Generator::Prepare(
     GenerationRequest request) const {
-  return espalier::Prepare(*core_, std::move(request));
+  return core_->Prepare(std::move(request));
+}
+
+absl::StatusOr<EngineRequest> Generator::PrepareTokens(Request request) const {
+  return core_->Prepare(std::move(request), /*takes_defaults=*/false);
 }
 
 absl::StatusOr<EngineRequest> Generator::PrepareScore(
     ScoreRequest request) const {
-  return espalier::Prepare(*core_, std::move(request));
+  return core_->Prepare(std::move(request));
 }
 
 absl::StatusOr<Generator> Generator::Load(const std::string& directory,

@@ -307,6 +307,8 @@ class Generator {
   // does not wait for their room.
   Engine& engine();
   absl::StatusOr<EngineRequest> Prepare(GenerationRequest request) const;
+  // As Prepare, of a prompt of tokens and params that are used as they are.
+  absl::StatusOr<EngineRequest> PrepareTokens(Request request) const;
   absl::StatusOr<EngineRequest> PrepareScore(ScoreRequest request) const;
 
  private:

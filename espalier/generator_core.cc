@@ -47,6 +47,46 @@ std::thread ThreadOf(asio::io_context& context) {
   });
 }
 
+// Makes the answer to a call of the engine's result. Does not throw.
+struct Finisher {
+  absl::StatusOr<Generation> operator()(absl::StatusOr<Result> result) const
+      try {
+    absl::StatusOr<Generation> answer =
+        MakeGeneration(std::move(result), form, defaults, advice);
+    if (answer.ok()) return answer;
+    return NameDefaults(answer.status(), defaults, origin);
+  } catch (const std::bad_alloc&) {
+    return OutOfMemory();
+  }
+
+  TextForm form;
+  NamedValues defaults;  // that its params have taken
+  std::string origin;    // source of the defaults
+  std::string advice;
+};
+
+// Adds the tokens that TakeForcedBos took off. Does not throw.
+struct ScoreFinisher {
+  absl::StatusOr<Generation> operator()(absl::StatusOr<Result> result) const
+      try {
+    absl::StatusOr<Generation> answer = finish(std::move(result));
+    if (!answer.ok()) return answer;
+    for (const size_t i : with_forced_bos) {
+      ContinuationScore& score = answer->continuations.at(i);
+      score.tokens.insert(score.tokens.begin(), forced_bos);
+      score.log_probs.insert(score.log_probs.begin(), 0);
+      score.ranks.insert(score.ranks.begin(), 1);
+    }
+    return answer;
+  } catch (const std::bad_alloc&) {
+    return OutOfMemory();
+  }
+
+  std::function<absl::StatusOr<Generation>(absl::StatusOr<Result>)> finish;
+  TokenId forced_bos;
+  std::vector<size_t> with_forced_bos;
+};
+
 asio::awaitable<absl::StatusOr<bool>> DrainEngine(Engine& engine) {
   co_await engine.Drain();
   co_return true;
@@ -220,23 +260,39 @@ absl::StatusOr<std::vector<TokenId>> GeneratorCore::MakePrompt(
                       description().encoder.has_value(), prompt.parse_special_);
 }
 
-absl::StatusOr<Request> GeneratorCore::MakeRequest(GenerationRequest from,
-                                                   NamedValues* taken) const {
-  Request request;
+EngineRequest GeneratorCore::WithFinish(Request request,
+                                        NamedValues defaults) const {
+  TextForm form = TextForm::Of(request, description(), tokenizer());
+  std::string origin = defaults.empty() ? "" : parts_.defaults.path;
+  return EngineRequest{std::move(request),
+                       Finisher{std::move(form), std::move(defaults),
+                                std::move(origin), advice()}};
+}
+
+absl::StatusOr<EngineRequest> GeneratorCore::Prepare(
+    GenerationRequest from) const {
   const bool is_chat = from.prompt.kind_ == Prompt::Kind::kChat;
+  Request request;
   ASSIGN_OR_RETURN(
       request.prompt_tokens,
       MakePrompt(std::move(from.prompt), description().max_prompt_tokens()));
-  if (is_chat || parts_.text.AreAnswered(request.prompt_tokens)) {
+  if (is_chat) request.num_continued = 0;
+  request.params = std::move(from.params);
+  return Prepare(std::move(request), from.takes_defaults);
+}
+
+absl::StatusOr<EngineRequest> GeneratorCore::Prepare(
+    Request request, bool takes_defaults) const {
+  if (!request.num_continued &&
+      parts_.text.AreAnswered(request.prompt_tokens)) {
     request.num_continued = 0;
   }
-  request.params = std::move(from.params);
   static const GenerationDefaults kNone;
-  ASSIGN_OR_RETURN(*taken,
-                   CompleteRequest(from.takes_defaults ? defaults() : kNone,
+  ASSIGN_OR_RETURN(NamedValues taken,
+                   CompleteRequest(takes_defaults ? defaults() : kNone,
                                    /*given=*/std::nullopt, tokenizer().get(),
                                    description(), &request));
-  return request;
+  return WithFinish(std::move(request), std::move(taken));
 }
 
 absl::StatusOr<ContinuationContext> GeneratorCore::ContextOf(
@@ -261,8 +317,7 @@ absl::StatusOr<ContinuationContext> GeneratorCore::ContextOf(
   return context;
 }
 
-absl::StatusOr<GeneratorCore::Scoring> GeneratorCore::MakeScoring(
-    ScoreRequest from, NamedValues* taken) const {
+absl::StatusOr<EngineRequest> GeneratorCore::Prepare(ScoreRequest from) const {
   if (from.continuations.empty()) {
     return InvalidField("`continuations` must not be empty", Got("[]"));
   }
@@ -272,15 +327,14 @@ absl::StatusOr<GeneratorCore::Scoring> GeneratorCore::MakeScoring(
                         Got("true"));
   }
   ASSIGN_OR_RETURN(const ContinuationContext context, ContextOf(from));
-  Scoring scoring;
-  Request& request = scoring.request;
+  Request request;
   ASSIGN_OR_RETURN(
       request.prompt_tokens,
       MakePrompt(std::move(from.prompt), description().max_prompt_tokens()));
   request.params = std::move(from.params);
-  ASSIGN_OR_RETURN(
-      *taken, ResolveDecoderPrompt(tokenizer().get(), description(), defaults(),
-                                   &request.params));
+  ASSIGN_OR_RETURN(NamedValues taken,
+                   ResolveDecoderPrompt(tokenizer().get(), description(),
+                                        defaults(), &request.params));
   ASSIGN_OR_RETURN(request.continuations,
                    ContinuationTokens(context, from.continuations));
   if (from.append_eos) {
@@ -288,39 +342,45 @@ absl::StatusOr<GeneratorCore::Scoring> GeneratorCore::MakeScoring(
       tokens.push_back(eos[0]);
     }
   }
-  RETURN_IF_ERROR(TakeForcedBos(&scoring, taken));
-  return scoring;
-}
-
-absl::Status GeneratorCore::TakeForcedBos(Scoring* scoring,
-                                          NamedValues* taken) const {
-  Request& request = scoring->request;
   const std::optional<TokenId> forced =
       ForcedBosByDefault(defaults(), description(),
                          std::ssize(request.prompt_tokens), request.params);
-  if (!forced || request.params.forced_bos_token_id) return absl::OkStatus();
-  for (size_t i = 0; i < request.continuations.size(); ++i) {
-    std::vector<int64_t>& tokens = request.continuations[i];
-    if (tokens.empty() || tokens[0] != *forced) continue;
+  if (!forced || request.params.forced_bos_token_id) {
+    return WithFinish(std::move(request), std::move(taken));
+  }
+  taken.emplace_back("forced_bos_token_id", std::to_string(*forced));
+  ASSIGN_OR_RETURN(std::vector<size_t> with_forced_bos,
+                   TakeForcedBos(*forced, &request));
+  EngineRequest made = WithFinish(std::move(request), std::move(taken));
+  if (with_forced_bos.empty()) return made;
+  made.finish = ScoreFinisher{std::move(made.finish), *forced,
+                              std::move(with_forced_bos)};
+  return made;
+}
+
+absl::StatusOr<std::vector<size_t>> GeneratorCore::TakeForcedBos(
+    TokenId forced, Request* request) const {
+  std::vector<size_t> with_forced_bos;
+  for (size_t i = 0; i < request->continuations.size(); ++i) {
+    std::vector<int64_t>& tokens = request->continuations[i];
+    if (tokens.empty() || tokens[0] != forced) continue;
     if (tokens.size() == 1) {
       return InvalidField(
           "`continuations`[", i,
-          "] must have more than the model's `forced_bos_token_id`, ", *forced,
-          Got("[", *forced, "]"));
+          "] must have more than the model's `forced_bos_token_id`, ", forced,
+          Got("[", forced, "]"));
     }
     tokens.erase(tokens.begin());
-    scoring->with_forced_bos.push_back(i);
+    with_forced_bos.push_back(i);
   }
-  scoring->forced_bos = forced;
-  std::vector<int64_t>& prompt = request.params.decoder_prompt_tokens;
+  std::vector<int64_t>& prompt = request->params.decoder_prompt_tokens;
   prompt.clear();  // at most the decoder's start
   if (description().encoder) {
     const std::vector<TokenId>& start = description().encoder->decoder_prompt;
     prompt.assign(start.begin(), start.end());
   }
-  prompt.push_back(*forced);
-  taken->emplace_back("forced_bos_token_id", std::to_string(*forced));
-  return absl::OkStatus();
+  prompt.push_back(forced);
+  return with_forced_bos;
 }
 
 absl::StatusOr<const ChatPrompts*> GeneratorCore::chat_prompts() {

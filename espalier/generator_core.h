@@ -95,22 +95,14 @@ class GeneratorCore : public std::enable_shared_from_this<GeneratorCore> {
   // Errors: as Generator::MakePrompt.
   absl::StatusOr<std::vector<TokenId>> MakePrompt(Prompt prompt,
                                                   int max_tokens) const;
-  // `*taken` receives the defaults that the request takes.
-  absl::StatusOr<Request> MakeRequest(GenerationRequest request,
-                                      NamedValues* taken) const;
-
-  struct Scoring {
-    Request request;
-    // Set if the model's defaults force a first token (ForcedBosByDefault). It
-    // moves to the decoder prompt; the continuations of these indices began
-    // with it and have lost it.
-    std::optional<TokenId> forced_bos = {};
-    std::vector<size_t> with_forced_bos = {};
-  };
+  // Errors: as MakePrompt and CompleteRequest.
+  absl::StatusOr<EngineRequest> Prepare(GenerationRequest request) const;
+  // As Prepare, of tokens that are a prompt.
+  absl::StatusOr<EngineRequest> Prepare(Request request,
+                                        bool takes_defaults) const;
   // Errors: as MakePrompt, ResolveDecoderPrompt and ContinuationTokens;
   // kInvalidArgument if there are no continuations, or no EOS to append.
-  absl::StatusOr<Scoring> MakeScoring(ScoreRequest request,
-                                      NamedValues* taken) const;
+  absl::StatusOr<EngineRequest> Prepare(ScoreRequest request) const;
 
   // Loads the chat template at the first call.
   // Errors: as ChatPrompts::Load.
@@ -170,8 +162,13 @@ class GeneratorCore : public std::enable_shared_from_this<GeneratorCore> {
   absl::Status Start();
   absl::StatusOr<ContinuationContext> ContextOf(
       const ScoreRequest& request) const;
-  // Puts the model's forced BOS before continuations, if it has one.
-  absl::Status TakeForcedBos(Scoring* scoring, NamedValues* taken) const;
+  // Moves a token that the model's defaults force to come first
+  // (ForcedBosByDefault) to the decoder prompt. Returns the indices of the
+  // continuations that began with it and have lost it.
+  absl::StatusOr<std::vector<size_t>> TakeForcedBos(TokenId forced,
+                                                    Request* request) const;
+  // `defaults`: those that it has taken.
+  EngineRequest WithFinish(Request request, NamedValues defaults) const;
   void GivePlaceBack(bool awaits_callback);
   void CountAwaitingCallback();
   void Close(std::string_view why);

@@ -71,11 +71,12 @@ absl::Status MakeOne(const openai::Call& call, FramedTokens framed,
   RETURN_IF_ERROR(openai::CheckLimits(call, resolved.params, &model.defaults));
   RETURN_IF_ERROR(
       openai::CheckRoom(call, resolved.params, generator.description()));
-  const bool is_answered = call.chat && !call.chat->continue_final_message;
-  GenerationRequest request{
-      is_answered ? Prompt::OfChat(tokens) : Prompt(tokens),
-      std::move(resolved.params)};
-  request.takes_defaults = false;
+  Request request = {.prompt_tokens = tokens,
+                     .params = std::move(resolved.params),
+                     .caller_id = TraceId(caller, id)};
+  if (call.chat && !call.chat->continue_final_message) {
+    request.num_continued = 0;
+  }
   RETURN_IF_ERROR(AddOwner(caller, &request.params));
   if (caller.is_stored) PutBehindOthers(&request.params);
   prompt.parts.tokens = std::move(tokens);
@@ -86,7 +87,7 @@ absl::Status MakeOne(const openai::Call& call, FramedTokens framed,
     prompt.parts.defaults.emplace_back("split_sentences",
                                        *splits ? "true" : "false");
   }
-  ASSIGN_OR_RETURN(prompt.engine, generator.Prepare(std::move(request)));
+  ASSIGN_OR_RETURN(prompt.engine, generator.PrepareTokens(std::move(request)));
   if (!generator.description().encoder) {
     // The decoder prompt included.
     prompt.parts.tokens = prompt.engine.request.prompt_tokens;
@@ -96,7 +97,6 @@ absl::Status MakeOne(const openai::Call& call, FramedTokens framed,
     prompt.parts.text_begin =
         TextBegin(*tokenizer, generator.description(), prompt.engine.request);
   }
-  prompt.engine.request.caller_id = TraceId(caller, id);
   return absl::OkStatus();
 }
 

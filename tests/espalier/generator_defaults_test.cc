@@ -99,6 +99,21 @@ TEST_F(GeneratorDefaultsTest, ParamsAsTheyStandTakeNone) {
   EXPECT_EQ(begun.texts, taken.texts);
 }
 
+TEST_F(GeneratorDefaultsTest, PreparedTokensTakeNone) {
+  ASSERT_OK_AND_ASSIGN(Generator generator, Load(kSampling));
+  GenerationRequest request{"How old are you?"};
+  request.takes_defaults = false;
+  ASSERT_OK_AND_ASSIGN(const std::vector<TokenId> tokens,
+                       generator.MakePrompt(request.prompt));
+  ASSERT_OK_AND_ASSIGN(const EngineRequest made,
+                       generator.PrepareTokens({.prompt_tokens = tokens,
+                                                .params = request.params}));
+  ASSERT_OK_AND_ASSIGN(const EngineRequest of_text, generator.Prepare(request));
+  EXPECT_EQ(made.request.params, of_text.request.params);
+  EXPECT_EQ(made.request.prompt_tokens, of_text.request.prompt_tokens);
+  EXPECT_EQ(made.request.num_continued, of_text.request.num_continued);
+}
+
 TEST_F(GeneratorDefaultsTest, NoneIsAsAModelWithoutTheFile) {
   ASSERT_OK_AND_ASSIGN(Generator none, Load(kSampling, "none"));
   ASSERT_OK_AND_ASSIGN(Generator plain, Generator::Load(EnFrDir()));

@@ -28,6 +28,7 @@
 #include "openai/limits.h"
 #include "openai/tool_choice.h"
 #include "request/generation_params.h"
+#include "request/param_fields.h"
 #include "request/text_or_tokens.h"
 #include "text/chat/chat_template.h"
 #include "text/chat/tool_call_stream.h"
@@ -39,12 +40,6 @@ enum class Api {
   kChat,         // POST /v1/chat/completions
   kResponses,    // POST /v1/responses: a chat with one answer
   kTokens,       // POST /inference/v1/generate: token ids in and out
-};
-
-// A param that a call gives.
-struct GivenParam {
-  std::string_view param;  // in the request format: "max_new_tokens"
-  std::string_view name;   // in the call: "max_tokens"
 };
 
 enum class TruncationSide {

@@ -67,6 +67,12 @@ struct ParamField {
   }
 };
 
+// A param that a caller gives.
+struct GivenParam {
+  std::string_view param;  // in the request format: "max_new_tokens"
+  std::string_view name;   // as the caller calls it: "max_tokens"
+};
+
 // Calls field.member.Read; the error for a number beyond int64_t names the
 // field's range.
 absl::Status ReadParam(const ParamField& field, std::string_view name,

@@ -69,7 +69,7 @@ absl::Status RequestsReader::Read(const std::string& path) {
 
 absl::Status RequestsReader::Add(std::string_view text, int64_t line) {
   ASSIGN_OR_RETURN(RequestBody body, ParseRequestLine(text).body);
-  const std::vector<GivenAlias> aliases = body.aliases;
+  const std::vector<GivenParam> aliases = body.aliases;
   return InWordsOfLine(aliases, AddBody(std::move(body), line));
 }
 

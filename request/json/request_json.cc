@@ -255,14 +255,14 @@ absl::Status NoRequest(std::string_view line, const absl::Status& error) {
 
 }  // namespace
 
-absl::Status InWordsOfLine(const std::vector<GivenAlias>& aliases,
+absl::Status InWordsOfLine(const std::vector<GivenParam>& aliases,
                            const absl::Status& error) {
   return InWordsOf(
       {.field = [&](std::string_view field) -> std::optional<std::string> {
         const auto given =
-            std::ranges::find(aliases, field, &GivenAlias::param);
+            std::ranges::find(aliases, field, &GivenParam::param);
         if (given == aliases.end()) return std::nullopt;
-        return std::string(given->alias);
+        return std::string(given->name);
       }},
       error);
 }

@@ -18,14 +18,9 @@
 #include "base/ids.h"
 #include "base/json.h"
 #include "request/generation_params.h"
+#include "request/param_fields.h"
 
 namespace espalier {
-
-// A param that a line gives by its alias.
-struct GivenAlias {
-  std::string_view param;  // "max_new_tokens"
-  std::string_view alias;  // "max_tokens"
-};
 
 // A parsed line: exactly one of a text, tokens or a conversation, and its
 // params.
@@ -52,11 +47,11 @@ struct RequestBody {
   // Unset: the program or the model decides.
   std::optional<bool> split_sentences = {};
   // Params in `given` that the line names by an alias.
-  std::vector<GivenAlias> aliases = {};
+  std::vector<GivenParam> aliases = {};
 };
 
 // Rewrites the error of a request with the names that its line uses.
-absl::Status InWordsOfLine(const std::vector<GivenAlias>& aliases,
+absl::Status InWordsOfLine(const std::vector<GivenParam>& aliases,
                            const absl::Status& error);
 
 struct RequestLine {

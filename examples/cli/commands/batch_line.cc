@@ -27,12 +27,12 @@ struct OwnWords {
   }
 
   std::string_view NameOf(std::string_view param) const {
-    const auto found = std::ranges::find(aliases, param, &GivenAlias::param);
-    return found == aliases.end() ? param : found->alias;
+    const auto found = std::ranges::find(aliases, param, &GivenParam::param);
+    return found == aliases.end() ? param : found->name;
   }
 
   std::vector<std::string_view> given;
-  std::vector<GivenAlias> aliases;
+  std::vector<GivenParam> aliases;
   GenerationParams params;  // without lists and texts
 };
 

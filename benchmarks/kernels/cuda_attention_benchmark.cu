@@ -27,6 +27,7 @@
 #include "base/cuda_launch.cuh"
 #include "benchmarks/cuda_replays.h"
 #include "kernels/attention/cuda_attention.h"
+#include "kernels/attention/cuda_attention_plan.h"
 #include "kernels/kv_cache/cuda_copy_tails.h"
 
 namespace espalier {

@@ -9,6 +9,7 @@
 #include "base/cuda_memory.h"
 #include "base/page_count.h"
 #include "base/status.h"
+#include "kernels/attention/cuda_attention_plan.h"
 #include "pages/page_table.h"
 
 namespace espalier {

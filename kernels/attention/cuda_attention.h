@@ -1,6 +1,6 @@
 // Attention over paged keys and values on the device:
 // kernels/attention/attention.h for any mixture of prompt chunks, decoding rows
-// and shared prefixes, over one work list.
+// and shared prefixes, over one work list (cuda_attention_plan.h).
 //
 // A query is a token of the packed batch; it attends to positions 0 up to its
 // own. (A query of an encoder, or of cross-attention, has the last position
@@ -8,28 +8,11 @@
 // of one table. Split-KV partial outputs of a query are merged by log-sum-exp.
 // A prefix whose pages the rows of a group share is one item for all of them,
 // so it is read once: the bytes moved are those of distinct pages.
-//
-//   rows of a group:   queries 4 5 6 7, each with its own table
-//   shared prefix:     positions 0..127 through query 4's table: items for all
-//                      four queries
-//   private tails:     positions 128..  one item per query
-//
-// If undivided prefixes fill the device, as with hundreds of beams, their items
-// include the private tails. Then a query has one item and nothing is merged.
-// (Writing and reading the partial results of 5,000 beams on 512 + 8 positions
-// moves as many bytes as their keys and values.)
-//
-// The work list names tables and positions, not pages: it stays valid while
-// tables change, and while lengths grow up to the bound it was planned for.
 #pragma once
 
 #include <cuda_runtime_api.h>
 
-#include <array>
 #include <cstddef>
-#include <cstdint>
-#include <span>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "base/cuda_resources.h"
@@ -37,31 +20,6 @@
 #include "kernels/kv_cache/cuda_kv_cache.h"
 
 namespace espalier {
-
-// A row to plan attention for, in queries of the packed batch.
-struct CudaAttentionRow {
-  int first_query = 0;
-  int num_queries = 0;    // consecutive positions of one sequence
-  int table = 0;          // table of the pages with its keys
-  int kv_begin = 0;       // whole pages before it are in shared prefixes
-  int max_positions = 0;  // the bound: positions stay below this
-  // 1 if all queries have position max_positions - 1, whose keys may have been
-  // written in this step. (An int, as lists are compared as bytes.)
-  int sees_all = 0;
-  // With sees_all: 1 if all keys were complete at the last barrier
-  // (base/grid_dependency.h).
-  int is_complete = 0;
-};
-// Positions [kv_begin, kv_end) of `table`, which all the queries attend to. The
-// tables of the queries' own rows name the same pages there, so that a prefix
-// too short for items of its own is read through them.
-struct CudaSharedPrefix {
-  int first_query = 0;
-  int num_queries = 0;
-  int table = 0;
-  int kv_begin = 0;  // multiples of the page size
-  int kv_end = 0;
-};
 
 struct CudaAttentionShape {
   int num_heads = 1;
@@ -99,33 +57,6 @@ struct CudaAttentionItem {
   // rows.
   int own_tables = -1;
 };
-
-struct CudaAttentionWork {  // host side of a work list
-  std::vector<CudaAttentionItem> items;
-  // Items that take a block each, and after them items that take a warp each.
-  std::array<int, 2> item_counts = {0, 0};
-  // [queries + 1]  partial results before a query's: none for a query of one
-  // item, one per item for others.
-  std::vector<int> partial_indptr;
-  bool has_own_tables = false;  // any item; only with shared prefixes
-};
-
-// Divides the work into enough chunks to fill the device, within `max_items`
-// items and `max_partials` partial results. In f32 the division of a query's
-// positions depends on its own row and shared prefixes only. In bf16 and f16
-// the amount of work in the batch also decides which prefixes get items and the
-// length of a chunk, a power of two.
-// REQUIRES: every query is in at most one row. Of its positions below
-// max_positions, each before kv_begin is in one shared prefix and none after.
-// Positions below the first query of a row, and in shared prefixes, were
-// complete at the last barrier (base/grid_dependency.h). The limits allow at
-// least one item for every query of every prefix and row.
-CudaAttentionWork PlanCudaAttention(std::span<const CudaAttentionRow> rows,
-                                    std::span<const CudaSharedPrefix> runs,
-                                    int num_queries,
-                                    const CudaAttentionShape& shape,
-                                    int max_items, int max_partials,
-                                    const CudaDevice& device);
 
 // A work list and the arrays that it indexes, in device memory.
 struct CudaAttentionInputs {

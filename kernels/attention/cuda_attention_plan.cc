@@ -1,3 +1,5 @@
+#include "kernels/attention/cuda_attention_plan.h"
+
 #include <algorithm>
 #include <bit>
 #include <cstdint>
@@ -5,7 +7,6 @@
 
 #include "base/ceil_div.h"
 #include "base/check.h"
-#include "kernels/attention/cuda_attention.h"
 #include "kernels/attention/cuda_attention_work.h"
 
 namespace espalier {

@@ -25,7 +25,7 @@
 #include "base/ids.h"
 #include "executor/cuda/batch/cuda_step_limits.h"
 #include "executor/cuda/transfer/cuda_delta.h"
-#include "kernels/attention/cuda_attention.h"
+#include "kernels/attention/cuda_attention_plan.h"
 #include "kernels/gumbel_topk/cuda_gumbel_topk.h"
 #include "kernels/resident/cuda_history_edits.h"
 #include "kernels/resident/cuda_resident.h"

@@ -32,7 +32,7 @@
 #include "executor/cuda/batch/cuda_groups.h"
 #include "executor/cuda/batch/cuda_verify_rows.h"
 #include "executor/selection_rows.h"
-#include "kernels/attention/cuda_attention.h"
+#include "kernels/attention/cuda_attention_plan.h"
 
 namespace espalier {
 

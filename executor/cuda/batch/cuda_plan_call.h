@@ -15,7 +15,7 @@
 #include "base/ids.h"
 #include "exec_request/cuda_model.h"
 #include "exec_request/step_plan.h"
-#include "kernels/attention/cuda_attention.h"
+#include "kernels/attention/cuda_attention_plan.h"
 
 namespace espalier {
 

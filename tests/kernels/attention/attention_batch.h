@@ -13,6 +13,7 @@
 
 #include "kernels/attention/attention.h"
 #include "kernels/attention/cuda_attention.h"
+#include "kernels/attention/cuda_attention_plan.h"
 #include "tests/kernels/kv_cache/paged_cache.h"
 
 namespace espalier::testing {

@@ -1,3 +1,5 @@
+#include "kernels/attention/cuda_attention_plan.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>

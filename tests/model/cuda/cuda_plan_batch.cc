@@ -4,6 +4,8 @@
 #include <span>
 #include <vector>
 
+#include "kernels/attention/cuda_attention_plan.h"
+
 namespace espalier::testing {
 namespace {
 

@@ -1,12 +1,9 @@
-// Pinned memory. cudaHostAlloc takes 350 ms or more for 1 GiB, and 90 ms to
-// free it. cudaHostRegister takes 65 ms for huge pages of the process that
-// several threads have touched, and 50 ms to free them (16 cores, NVIDIA H100).
-// This dominates program start, so large memory is allocated the second way.
+#include "base/cuda_pinned_memory.h"
+
 #include <sys/mman.h>
 
 #include <algorithm>
 #include <charconv>
-#include <cstddef>
 #include <exception>
 #include <fstream>
 #include <optional>

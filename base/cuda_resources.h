@@ -1,8 +1,8 @@
 // Wrappers of the CUDA runtime: one function that converts errors to statuses,
-// and RAII owners of memory, streams, events and graphs. Plain C++ without
-// kernels or <<<>>>, which are in base/cuda_launch.cuh. Public headers include
-// this (espalier/cuda.h), so it leaves no macros behind; they are in
-// base/cuda.h.
+// and RAII owners of device memory, streams, events and graphs. Plain C++
+// without kernels or <<<>>>, which are in base/cuda_launch.cuh. Pinned host
+// memory is in base/cuda_pinned_memory.h. Public headers include this
+// (espalier/cuda.h), so it leaves no macros behind; they are in base/cuda.h.
 //
 //   absl::StatusOr<CudaDevice> device = CudaDevice::Open(0);
 //   absl::StatusOr<CudaStream> stream = CudaStream::Create();
@@ -53,15 +53,7 @@ namespace cuda_internal {
 struct FreeDevice {
   void operator()(void* memory) const { cudaFree(memory); }
 };
-struct FreePinned {
-  // Size of memory that was allocated by the process and pinned by
-  // cudaHostRegister; 0: memory of cudaHostAlloc.
-  size_t registered_bytes = 0;
-  void operator()(void* memory) const;
-};
-using PinnedMemory = std::unique_ptr<void, FreePinned>;
 absl::StatusOr<void*> AllocateDevice(size_t bytes);
-absl::StatusOr<PinnedMemory> AllocatePinned(size_t bytes);
 
 }  // namespace cuda_internal
 
@@ -90,36 +82,6 @@ class DeviceBuffer {
 
  private:
   std::unique_ptr<T, cuda_internal::FreeDevice> memory_;
-  size_t size_ = 0;
-};
-
-// Host memory that the device can read and write in place (data() is valid on
-// both sides). Zeroed. Move-only.
-template <typename T>
-class PinnedBuffer {
-  static_assert(std::is_trivially_copyable_v<T>);
-
- public:
-  PinnedBuffer() = default;
-  // Errors: kResourceExhausted, naming the bytes.
-  static absl::StatusOr<PinnedBuffer> Create(size_t size) {
-    PinnedBuffer buffer;
-    buffer.size_ = size;
-    if (size == 0) return buffer;
-    absl::StatusOr<cuda_internal::PinnedMemory> memory =
-        cuda_internal::AllocatePinned(size * sizeof(T));
-    if (!memory.ok()) return memory.status();
-    buffer.memory_ = *std::move(memory);
-    return buffer;
-  }
-
-  T* data() const { return static_cast<T*>(memory_.get()); }
-  T& operator[](size_t i) const { return data()[i]; }
-  size_t size() const { return size_; }
-  size_t size_bytes() const { return size_ * sizeof(T); }
-
- private:
-  cuda_internal::PinnedMemory memory_;
   size_t size_ = 0;
 };
 

@@ -3,6 +3,7 @@
 // from a directory, and the executor that runs steps of either.
 #pragma once
 
+#include "base/cuda_pinned_memory.h"
 #include "base/cuda_resources.h"
 #include "exec_request/cuda_model.h"
 #include "executor/cuda/cuda_executor.h"

@@ -15,6 +15,7 @@
 #include <span>
 
 #include "absl/status/statusor.h"
+#include "base/cuda_pinned_memory.h"
 #include "base/cuda_resources.h"
 #include "exec_request/cuda_model.h"
 #include "exec_request/model.h"

@@ -22,6 +22,7 @@
 
 #include "absl/status/status.h"
 #include "base/cuda.h"
+#include "base/cuda_pinned_memory.h"
 #include "exec_request/cuda_model.h"
 #include "executor/cuda/batch/cuda_step_memory.h"
 #include "executor/cuda/step/cuda_graph_cache.h"

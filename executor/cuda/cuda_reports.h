@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/cuda.h"
+#include "base/cuda_pinned_memory.h"
 #include "executor/cuda/batch/cuda_step_memory.h"
 #include "executor/cuda/cuda_report_reader.h"
 

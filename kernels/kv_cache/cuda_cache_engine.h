@@ -38,6 +38,7 @@
 #include "absl/status/status.h"
 #include "base/cuda.h"
 #include "base/cuda_memory.h"
+#include "base/cuda_pinned_memory.h"
 #include "base/page_copy.h"
 #include "kernels/kv_cache/cuda_kv_cache.h"
 #include "kernels/kv_cache/cuda_swap_pages.h"

@@ -12,6 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/cuda.h"
+#include "base/cuda_pinned_memory.h"
 #include "kernels/cuda_matrix.h"
 #include "model/transformer_tensors.h"
 

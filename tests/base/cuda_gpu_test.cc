@@ -5,6 +5,7 @@
 
 #include "base/cuda.h"
 #include "base/cuda_device_scope.h"
+#include "base/cuda_pinned_memory.h"
 #include "tests/status_matchers.h"
 
 namespace espalier {

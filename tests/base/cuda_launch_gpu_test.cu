@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/cuda_launch.cuh"
+#include "base/cuda_pinned_memory.h"
 #include "tests/status_matchers.h"
 
 namespace espalier {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/cuda.h"
+#include "base/cuda_pinned_memory.h"
 #include "kernels/resident/cuda_resident.h"
 #include "tests/status_matchers.h"
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/cuda.h"
+#include "base/cuda_pinned_memory.h"
 #include "benchmarks/cuda_replays.h"
 #include "benchmarks/median.h"
 #include "executor/cuda/batch/cuda_step_memory.h"

@@ -30,6 +30,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/cuda_pinned_memory.h"
 #include "batcher/scheduler/scheduler.h"
 #include "benchmarks/cuda_replays.h"
 #include "benchmarks/executor/cuda/decode_case.h"

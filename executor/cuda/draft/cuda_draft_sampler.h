@@ -39,6 +39,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/cuda_pinned_memory.h"
 #include "base/cuda_resources.h"
 #include "exec_request/cuda_model.h"
 #include "exec_request/draft_sampler.h"

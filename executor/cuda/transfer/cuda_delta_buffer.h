@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/cuda.h"
+#include "base/cuda_pinned_memory.h"
 #include "executor/cuda/transfer/cuda_delta.h"
 #include "kernels/resident/cuda_resident.h"
 

@@ -17,6 +17,7 @@
 #include <span>
 
 #include "absl/status/status.h"
+#include "base/cuda_pinned_memory.h"
 #include "base/cuda_resources.h"
 
 namespace espalier {

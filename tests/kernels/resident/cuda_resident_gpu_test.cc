@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/cuda.h"
+#include "base/cuda_pinned_memory.h"
 #include "kernels/resident/cuda_resident.h"
 #include "tests/few_cases.h"
 #include "tests/kernels/device_words.h"

@@ -6,6 +6,7 @@
 #include <random>
 #include <vector>
 
+#include "base/cuda_pinned_memory.h"
 #include "base/cuda_resources.h"
 #include "kernels/sample/random.h"
 #include "kernels/verify/cuda_verified_drafts.h"

@@ -32,7 +32,7 @@ namespace asio = boost::asio;
 
 // A request between Prepare, or the beginning of Generate and Stream, and the
 // strand. Complete once it has `prepared`, which is made of the rest.
-struct OwnedRequest {
+struct Engine::Prepared::State {
   std::string owner;
   std::weak_ptr<EngineCore> engine;  // the engine that prepared it
   std::chrono::steady_clock::time_point submitted;
@@ -48,6 +48,8 @@ struct OwnedRequest {
 };
 
 namespace {
+
+using PreparedState = Engine::Prepared::State;
 
 // Returns a function that ends the request, from any thread, and frees its
 // place at once.
@@ -92,23 +94,23 @@ absl::StatusOr<std::shared_ptr<ConstraintLanguage>> Check(
 
 // Throws std::bad_alloc.
 // Errors: of an invalid request.
-absl::StatusOr<std::unique_ptr<OwnedRequest>> TakeRequest(
+absl::StatusOr<std::unique_ptr<PreparedState>> TakeRequest(
     const std::shared_ptr<EngineCore>& core, Request request,
     std::string owner = {}) {
   const auto submitted = std::chrono::steady_clock::now();
   ASSIGN_OR_RETURN(std::shared_ptr<ConstraintLanguage> language,
                    Check(*core, &request));
-  return std::make_unique<OwnedRequest>(
-      OwnedRequest{.owner = std::move(owner),
-                   .engine = core,
-                   .submitted = submitted,
-                   .request = std::move(request),
-                   .language = std::move(language)});
+  return std::make_unique<PreparedState>(
+      PreparedState{.owner = std::move(owner),
+                    .engine = core,
+                    .submitted = submitted,
+                    .request = std::move(request),
+                    .language = std::move(language)});
 }
 
 // Errors: kFailedPrecondition if it is null, or of another engine.
 absl::Status CheckPreparedBy(const EngineCore& core,
-                             const OwnedRequest* request) {
+                             const PreparedState* request) {
   if (request == nullptr) {
     return FailedPrecondition("a prepared request runs once, and this one ",
                               "was moved from");
@@ -119,7 +121,7 @@ absl::Status CheckPreparedBy(const EngineCore& core,
 
 // Throws std::bad_alloc.
 // Errors: of its constraint.
-absl::Status CompileConstraint(const EngineCore& core, OwnedRequest* owned) {
+absl::Status CompileConstraint(const EngineCore& core, PreparedState* owned) {
   if (owned->language == nullptr) return absl::OkStatus();
   ASSIGN_OR_RETURN(
       owned->constraint,
@@ -131,7 +133,7 @@ absl::Status CompileConstraint(const EngineCore& core, OwnedRequest* owned) {
 // Does all work on the request that need not run on the strand, unless it was
 // done. Throws std::bad_alloc; then the request is lost.
 // REQUIRES: its constraint is compiled.
-void BuildPrepared(const EngineCore& core, OwnedRequest* owned) {
+void BuildPrepared(const EngineCore& core, PreparedState* owned) {
   if (owned->prepared != nullptr) return;
   GiveSeed(&owned->request);
   owned->prepared = std::make_unique<PreparedRequest>(
@@ -142,7 +144,7 @@ void BuildPrepared(const EngineCore& core, OwnedRequest* owned) {
 
 // Throws std::bad_alloc; then the request is lost.
 // Errors: of its constraint.
-absl::Status CompleteRequest(const EngineCore& core, OwnedRequest* owned) {
+absl::Status CompleteRequest(const EngineCore& core, PreparedState* owned) {
   RETURN_IF_ERROR(CompileConstraint(core, owned));
   BuildPrepared(core, owned);
   return absl::OkStatus();
@@ -150,7 +152,7 @@ absl::Status CompleteRequest(const EngineCore& core, OwnedRequest* owned) {
 
 // Takes a place for the request, unless it has one. Throws std::bad_alloc.
 // Errors: kResourceExhausted if there is no place.
-absl::Status TakePlace(const EngineCore& core, OwnedRequest* owned) {
+absl::Status TakePlace(const EngineCore& core, PreparedState* owned) {
   if (owned->place != nullptr) return absl::OkStatus();
   const Request& request = owned->current();
   const int64_t num_prompt_tokens = owned->prepared != nullptr
@@ -168,9 +170,9 @@ absl::Status TakePlace(const EngineCore& core, OwnedRequest* owned) {
 // Takes over what a caller gives, a request or a prepared one. Throws
 // std::bad_alloc.
 // Errors: of an invalid request and its constraint; as CheckPreparedBy.
-absl::StatusOr<std::unique_ptr<OwnedRequest>> Accept(
+absl::StatusOr<std::unique_ptr<PreparedState>> Accept(
     const std::shared_ptr<EngineCore>& core, Request request) {
-  absl::StatusOr<std::unique_ptr<OwnedRequest>> owned =
+  absl::StatusOr<std::unique_ptr<PreparedState>> owned =
       TakeRequest(core, std::move(request));
   absl::Status status =
       owned.ok() ? CompileConstraint(*core, owned->get()) : owned.status();
@@ -180,9 +182,9 @@ absl::StatusOr<std::unique_ptr<OwnedRequest>> Accept(
   status.ErasePayload("espalier/field_error");
   return status;
 }
-absl::StatusOr<std::unique_ptr<OwnedRequest>> Accept(
+absl::StatusOr<std::unique_ptr<PreparedState>> Accept(
     const std::shared_ptr<EngineCore>& core,
-    std::unique_ptr<OwnedRequest> owned) {
+    std::unique_ptr<PreparedState> owned) {
   RETURN_IF_ERROR(CheckPreparedBy(*core, owned.get()));
   RETURN_IF_ERROR(CompileConstraint(*core, owned.get()));
   return owned;
@@ -194,7 +196,7 @@ absl::StatusOr<std::unique_ptr<OwnedRequest>> Accept(
 // kCancelled if its caller was cancelled before, under
 // throw_if_cancelled(false).
 asio::awaitable<absl::Status> Open(std::shared_ptr<EngineCore> core,
-                                   OwnedRequest* owned) {
+                                   PreparedState* owned) {
   const absl::Status can_wait = co_await CheckCanWait();
   if (!can_wait.ok()) co_return can_wait;
   // Before the work on a request that may be refused.
@@ -230,17 +232,17 @@ void Submit(const std::shared_ptr<EngineCore>& core, CancelOnDestruction* guard,
 }
 
 // Takes parameters by value, because the coroutine may outlive the engine.
-// Given is Request or std::unique_ptr<OwnedRequest>.
+// Given is Request or std::unique_ptr<PreparedState>.
 template <typename Given>
 asio::awaitable<absl::StatusOr<Result>> RunRequest(
     std::shared_ptr<EngineCore> core, Given request) {
   try {
-    absl::StatusOr<std::unique_ptr<OwnedRequest>> owned =
+    absl::StatusOr<std::unique_ptr<PreparedState>> owned =
         Accept(core, std::move(request));
     if (!owned.ok()) co_return owned.status();
     const absl::Status opened = co_await Open(core, owned->get());
     if (!opened.ok()) co_return opened;
-    OwnedRequest& open = **owned;
+    PreparedState& open = **owned;
 
     using Value = absl::StatusOr<Result>;
     const auto answer = std::make_shared<Answer<Value>>();
@@ -285,12 +287,12 @@ template <typename Given>
 asio::awaitable<absl::StatusOr<ResultStream>> OpenStream(
     std::shared_ptr<EngineCore> core, Given request, StreamOptions options) {
   try {
-    absl::StatusOr<std::unique_ptr<OwnedRequest>> owned =
+    absl::StatusOr<std::unique_ptr<PreparedState>> owned =
         Accept(core, std::move(request));
     if (!owned.ok()) co_return owned.status();
     const absl::Status opened = co_await Open(core, owned->get());
     if (!opened.ok()) co_return opened;
-    OwnedRequest& open = **owned;
+    PreparedState& open = **owned;
 
     const auto answer = std::make_shared<Answer<absl::Status>>();
     const auto queue = std::make_shared<EventQueue>();
@@ -409,32 +411,32 @@ void Engine::EndRequests() {
   core_->Interrupt();
 }
 
-Engine::Prepared::Prepared(std::unique_ptr<OwnedRequest> request)
-    : request_(std::move(request)) {}
+Engine::Prepared::Prepared(std::unique_ptr<State> state)
+    : state_(std::move(state)) {}
 Engine::Prepared::Prepared(Prepared&&) noexcept = default;
 Engine::Prepared& Engine::Prepared::operator=(Prepared&&) noexcept = default;
 Engine::Prepared::~Prepared() = default;
 
 std::shared_ptr<ConstraintLanguage> Engine::Prepared::uncompiled() const {
-  return request_->language;
+  return state_->language;
 }
 
 const GenerationParams& Engine::Prepared::params() const {
-  return request_->current().params;
+  return state_->current().params;
 }
 
 std::optional<std::chrono::steady_clock::time_point>
 Engine::Prepared::deadline() const {
   const std::optional<int64_t>& deadline_ms = params().deadline_ms;
   if (!deadline_ms) return std::nullopt;
-  return request_->submitted + std::chrono::milliseconds(*deadline_ms);
+  return state_->submitted + std::chrono::milliseconds(*deadline_ms);
 }
 
 absl::StatusOr<Engine::Prepared> Engine::Prepare(Request request,
                                                  PrepareOptions options) const
     try {
   ASSIGN_OR_RETURN(
-      std::unique_ptr<OwnedRequest> owned,
+      std::unique_ptr<PreparedState> owned,
       TakeRequest(core_, std::move(request), std::move(options.owner)));
   const ConstraintLanguage* const language = owned->language.get();
   const bool completes =
@@ -446,8 +448,8 @@ absl::StatusOr<Engine::Prepared> Engine::Prepare(Request request,
 }
 
 absl::Status Engine::TakePlace(Prepared* request) const try {
-  RETURN_IF_ERROR(CheckPreparedBy(*core_, request->request_.get()));
-  return espalier::TakePlace(*core_, request->request_.get());
+  RETURN_IF_ERROR(CheckPreparedBy(*core_, request->state_.get()));
+  return espalier::TakePlace(*core_, request->state_.get());
 } catch (const std::bad_alloc&) {
   return core_->too_little_memory;
 }
@@ -461,8 +463,8 @@ bool Engine::HasCompiled(const ConstraintLanguage& language) {
 }
 
 absl::Status Engine::Complete(Prepared* request) const try {
-  RETURN_IF_ERROR(CheckPreparedBy(*core_, request->request_.get()));
-  return CompleteRequest(*core_, request->request_.get());
+  RETURN_IF_ERROR(CheckPreparedBy(*core_, request->state_.get()));
+  return CompleteRequest(*core_, request->state_.get());
 } catch (const std::bad_alloc&) {
   return core_->too_little_memory;
 }
@@ -472,7 +474,7 @@ asio::awaitable<absl::StatusOr<Result>> Engine::Generate(Request request) {
 }
 
 asio::awaitable<absl::StatusOr<Result>> Engine::Generate(Prepared request) {
-  return RunRequest(core_, std::move(request.request_));
+  return RunRequest(core_, std::move(request.state_));
 }
 
 asio::awaitable<absl::StatusOr<ResultStream>> Engine::Stream(
@@ -482,7 +484,7 @@ asio::awaitable<absl::StatusOr<ResultStream>> Engine::Stream(
 
 asio::awaitable<absl::StatusOr<ResultStream>> Engine::Stream(
     Prepared request, StreamOptions options) {
-  return OpenStream(core_, std::move(request.request_), options);
+  return OpenStream(core_, std::move(request.state_), options);
 }
 
 asio::awaitable<void> Engine::Drain() { return RunDrain(core_); }

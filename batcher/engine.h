@@ -65,7 +65,6 @@ namespace espalier {
 
 class ConstraintLanguage;  // beam/constraint_cache.h
 class EngineCore;          // batcher/engine_core.h
-struct OwnedRequest;       // batcher/engine.cc
 struct PreparedRequest;    // beam/prepared_request.h
 class StepExecutor;        // exec_request/step_executor.h
 
@@ -109,11 +108,13 @@ class Engine {
     // The end of its deadline_ms; nullopt without.
     std::optional<std::chrono::steady_clock::time_point> deadline() const;
 
+    struct State;  // batcher/engine.cc
+
    private:
     friend class Engine;
-    explicit Prepared(std::unique_ptr<OwnedRequest> request);
+    explicit Prepared(std::unique_ptr<State> state);
 
-    std::unique_ptr<OwnedRequest> request_;  // null after a move
+    std::unique_ptr<State> state_;  // null after a move
   };
 
   // Does all work on a request whose cost grows with the size of its lists.

@@ -1,6 +1,7 @@
 #include "text/jinja/tests.h"
 
 #include "text/jinja/evaluator.h"
+#include "text/jinja/filters.h"
 #include "text/jinja/operators.h"
 #include "text/jinja/unicode.h"
 

@@ -15,6 +15,7 @@
 #include "constrain/choice_language.h"
 #include "constrain/json_schema.h"
 #include "constrain/regex_language.h"
+#include "constrain/start_after.h"
 #include "request/decoder_prompt.h"
 #include "request/text_begin.h"
 #include "request/token_bytes.h"
@@ -34,7 +35,7 @@ std::string_view KindOf(const ConstraintParams& params) {
 }
 
 // Returns the contents of a language, each one once.
-std::string LanguageOf(const ConstraintParams& params) {
+std::string ContentsOf(const ConstraintParams& params) {
   if (params.regex) return Concat("r", *params.regex);
   if (params.json_schema) {
     return Concat(params.has_spaces ? "j" : "J", *params.json_schema);
@@ -45,6 +46,34 @@ std::string LanguageOf(const ConstraintParams& params) {
     language += Concat(text.size(), ":", text);
   }
   return language;
+}
+
+std::string LanguageOf(const GenerationParams& params) {
+  const std::string& start = params.start_after;
+  std::string language = ContentsOf(*params.constraint);
+  if (start.empty()) return language;
+  return Concat("a", start.size(), ":", start, language);
+}
+
+// The special token that a constraint starts after; unset if it starts after
+// text, or at once.
+std::optional<ToolCallMark> StartMarkOf(const std::string& start_after,
+                                        const Tokenizer& tokenizer) {
+  constexpr char kByte = '\xF8';  // no mark of a format has it
+  const std::optional<TokenId> token = tokenizer.PieceToId(start_after);
+  if (start_after.empty() || !token || !tokenizer.is_special(*token)) return {};
+  return ToolCallMark{*token, start_after, kByte};
+}
+
+absl::StatusOr<ByteAutomaton> DelayLanguage(const ByteAutomaton& language,
+                                            const std::string& start_after,
+                                            const Tokenizer& tokenizer) {
+  const auto mark = StartMarkOf(start_after, tokenizer);
+  CompileBudget budget;
+  absl::StatusOr<ByteAutomaton> delayed = StartAfter(
+      mark ? std::string_view(&mark->byte, 1) : start_after, language, &budget);
+  if (delayed.ok()) return delayed;
+  return InvalidField("`start_after`: ", Message(delayed.status()));
 }
 
 // True if the output is a text of its own, so that the spaces that the
@@ -105,10 +134,12 @@ absl::StatusOr<std::shared_ptr<ConstraintLanguage>> ConstraintCache::Find(
         Got(KindOf(params).substr(std::string_view("constraint.").size())));
   }
   const SharedList<TokenId> end_ids = FinishingTokenIds(request.params);
-  Key key = {.language = LanguageOf(params),
+  const std::string& start_after = request.params.start_after;
+  Key key = {.language = LanguageOf(request.params),
              .end_ids = end_ids.items(),
              .opens_text = OpensText(*tokenizer_, model_, request),
              .has_marks = params.tool_calls.has_value()};
+  if (StartMarkOf(start_after, *tokenizer_)) key.start_token = start_after;
   key.hash = HashOf(key.language);
   Languages unused;  // destroyed without the lock
   const std::lock_guard lock(mutex_);
@@ -119,7 +150,8 @@ absl::StatusOr<std::shared_ptr<ConstraintLanguage>> ConstraintCache::Find(
     found = FindUncompiled(key);
   }
   if (found == nullptr) {
-    found = std::make_shared<ConstraintLanguage>(std::move(key), params);
+    found = std::make_shared<ConstraintLanguage>(std::move(key), params,
+                                                 start_after);
     uncompiled_.push_front(found);
   }
   unused = TakeUnused();
@@ -131,7 +163,8 @@ absl::StatusOr<std::shared_ptr<const Constraint>> ConstraintCache::Compile(
   if (!language->is_compiled_) {
     const std::lock_guard compiling(language->compiling_);
     if (!language->is_compiled_) {
-      language->compiled_ = Make(language->params_, language->key_);
+      language->compiled_ =
+          Make(language->params_, language->start_after_, language->key_);
       Keep(language);
       language->params_ = {};
     }
@@ -229,10 +262,15 @@ ConstraintCache::Languages ConstraintCache::TakeUnused() {
 }
 
 absl::StatusOr<ConstraintCache::Compiled> ConstraintCache::Make(
-    const ConstraintParams& params, const Key& key) {
+    const ConstraintParams& params, const std::string& start_after,
+    const Key& key) {
   const auto compile = [&]() -> absl::StatusOr<Compiled> {
     ASSIGN_OR_RETURN(ByteAutomaton automaton,
                      CompileLanguage(params, *tokenizer_));
+    if (!start_after.empty()) {
+      ASSIGN_OR_RETURN(automaton,
+                       DelayLanguage(automaton, start_after, *tokenizer_));
+    }
     std::shared_ptr<const TokenVocabulary> vocabulary = CommonVocabulary();
     Compiled compiled = {.vocabulary = OwnVocabulary(key, *vocabulary)};
     if (compiled.vocabulary.tokens != nullptr) {
@@ -272,6 +310,12 @@ ConstraintCache::Vocabulary ConstraintCache::OwnVocabulary(
     const Key& key, const TokenVocabulary& common) {
   std::vector<ToolCallMark> marks;
   if (key.has_marks) marks = SpecialMarksOf(*tokenizer_);
+  if (const auto mark = StartMarkOf(key.start_token, *tokenizer_)) {
+    std::erase_if(marks, [&](const ToolCallMark& other) {
+      return other.token == mark->token;
+    });
+    marks.push_back(*mark);
+  }
   const bool end_adds_text =
       std::ranges::any_of(key.end_ids, [&](TokenId token) {
         return token < common.inside.vocab_size() &&
@@ -283,7 +327,8 @@ ConstraintCache::Vocabulary ConstraintCache::OwnVocabulary(
     for (const std::shared_ptr<ConstraintLanguage>& language : compiled_) {
       const auto& compiled = *language->compiled_;
       if (language->key_.end_ids == key.end_ids &&
-          language->key_.has_marks == key.has_marks && compiled.ok()) {
+          language->key_.has_marks == key.has_marks &&
+          language->key_.start_token == key.start_token && compiled.ok()) {
         return compiled->vocabulary;
       }
     }

@@ -44,18 +44,21 @@ class ConstraintLanguage {
     std::string language;  // kind and contents
     std::vector<TokenId> end_ids;
     bool opens_text = true;
-    bool has_marks = false;  // those of calls of tools are part of texts
-    uint64_t hash = 0;       // the language's, to tell most apart
+    bool has_marks = false;        // those of calls of tools are part of texts
+    std::string start_token = {};  // a special one that is part of texts
+    uint64_t hash = 0;             // the language's, to tell most apart
 
     friend bool operator==(const Key& a, const Key& b) {
       return a.hash == b.hash && a.opens_text == b.opens_text &&
              a.has_marks == b.has_marks && a.end_ids == b.end_ids &&
-             a.language == b.language;
+             a.start_token == b.start_token && a.language == b.language;
     }
   };
 
-  ConstraintLanguage(Key key, ConstraintParams params)
-      : key_(std::move(key)), params_(std::move(params)) {}
+  ConstraintLanguage(Key key, ConstraintParams params, std::string start_after)
+      : key_(std::move(key)),
+        params_(std::move(params)),
+        start_after_(std::move(start_after)) {}
 
   bool is_compiled() const { return is_compiled_; }
 
@@ -74,6 +77,7 @@ class ConstraintLanguage {
   const Key key_;
   std::mutex compiling_;  // held while it is compiled
   ConstraintParams params_ ABSL_GUARDED_BY(compiling_);  // empty once it is
+  const std::string start_after_;
   // Unset until is_compiled_, and constant from then on.
   std::optional<absl::StatusOr<Compiled>> compiled_;
   std::atomic<bool> is_compiled_ = false;
@@ -122,10 +126,12 @@ class ConstraintCache {
   using Compiled = ConstraintLanguage::Compiled;
   using Languages = std::list<std::shared_ptr<ConstraintLanguage>>;
 
-  absl::StatusOr<Compiled> Make(const ConstraintParams& params, const Key& key);
+  absl::StatusOr<Compiled> Make(const ConstraintParams& params,
+                                const std::string& start_after, const Key& key);
   std::shared_ptr<const TokenVocabulary> CommonVocabulary();
   // Returns the vocabulary in which no end id of the key adds text, and marks
-  // do if it has marks; without tokens if that is `common`.
+  // do if it has marks, and its start_token does; without tokens if that is
+  // `common`.
   Vocabulary OwnVocabulary(const Key& key, const TokenVocabulary& common);
   // Returns the language of `key` if it is compiled and not full. It is now the
   // first.

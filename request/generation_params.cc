@@ -6,7 +6,6 @@
 #include <string_view>
 
 #include "base/field_error.h"
-#include "base/json.h"
 #include "base/model_description.h"
 #include "base/status.h"
 #include "request/decoder_prompt.h"
@@ -22,14 +21,6 @@
 namespace espalier {
 
 namespace {
-
-absl::Status CheckName(std::string_view field, const std::string& name,
-                       int64_t max_bytes) {
-  if (!IsUtf8(name)) return InvalidField(FieldName{field}, " is not UTF-8");
-  if (std::ssize(name) <= max_bytes) return absl::OkStatus();
-  return InvalidField(FieldName{field}, " must have at most ", Limit(max_bytes),
-                      " bytes", Got(name.size(), ": ", ShownInQuotes(name)));
-}
 
 // Checks the options that report log-probabilities.
 absl::Status ValidateReports(const ModelDescription& model,

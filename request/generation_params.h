@@ -156,6 +156,10 @@ struct GenerationParams {
   // The language of the output's text. An EOS id, or a stop id, may follow
   // where the text may end; where it must, the output ends by itself.
   std::optional<ConstraintParams> constraint;
+  // Text, such as "</think>", or the name of a special token, up to whose first
+  // appearance the constraint leaves the output free (constrain/start_after.h).
+  // Empty: none. Of at most kMaxStartAfterBytes.
+  std::string start_after;
   // The output is one of these; none empty.
   std::optional<SharedList<std::vector<int64_t>>> allowed_sequences;
   // Log-probabilities of each token and of so many best ones at its place; of
@@ -202,6 +206,7 @@ inline constexpr int64_t kMaxLogProbs = 64;
 
 // More than a hash or the name of a tenant takes, few enough that the roots of
 // a prefix tree stay small beside their pages.
+inline constexpr int64_t kMaxStartAfterBytes = 256;
 inline constexpr int64_t kMaxCacheSaltBytes = 256;
 
 inline constexpr int64_t kMaxTenantBytes = 256;

@@ -40,6 +40,11 @@ std::vector<std::string> IdleFieldWarnings(
                               name_of("num_beams"), " 2 or more gives ",
                               is_one ? "it" : "them", " one"));
   }
+  if (!params.start_after.empty() && !params.constraint &&
+      is_given("start_after")) {
+    warnings.push_back(Concat(name_of("start_after"), " has no effect without ",
+                              name_of("constraint")));
+  }
   if (DrawsAtRandom(params)) return warnings;
   // Filters are errors without do_sample, so draws are greedy here.
   if (const auto idle = given_with(kFilter); !idle.empty()) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "absl/status/status.h"
@@ -24,6 +25,10 @@ absl::Status CheckAtLeast(std::string_view field, int64_t value, int64_t low);
 // empty.
 absl::Status CheckRange(std::string_view field, int64_t value, int64_t low,
                         int64_t high, Prose why_high = "");
+
+// Checks that a text is UTF-8 of at most `max_bytes`.
+absl::Status CheckName(std::string_view field, const std::string& name,
+                       int64_t max_bytes);
 
 // Checks that a number is finite when it is rounded to float32.
 absl::Status CheckFloat32(std::string_view field, double value);

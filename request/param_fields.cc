@@ -273,6 +273,10 @@ constexpr ParamField kFields[] = {
      "{\"choice\": [\"yes\", \"no\"]} or {\"json_schema\": {\"type\": "
      "\"object\"}}",
      kSetConstraint, "", kLarge | kTraced},
+    {"start_after", "", kConstraints, "MARKER",
+     "text that the constraint of the output begins after, such as </think> of "
+     "models that reason first; any text may come before it",
+     Set<&P::start_after>},
     {"allowed_sequences", "", kConstraints, "JSON",
      "the output is one of these sequences of token ids: [[7, 8], [7, 9, 9]]",
      Set<&P::allowed_sequences>, "", kLarge},

@@ -354,6 +354,8 @@ absl::Status ValidateConstraints(const ModelDescription& model,
                              model.vocab_size));
   }
   if (params->constraint) RETURN_IF_ERROR(ValidateConstraint(*params));
+  RETURN_IF_ERROR(
+      CheckName("start_after", params->start_after, kMaxStartAfterBytes));
   if (params->allowed_sequences) {
     RETURN_IF_ERROR(ValidateAllowedSequences(model, *params));
   }

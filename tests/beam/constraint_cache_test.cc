@@ -272,6 +272,36 @@ TEST(ConstraintCacheTest, TheFirstTokenIsThatOfTheText) {
   EXPECT_TRUE(is_legal(answer));
 }
 
+// Behind text, however tokens spell it, or behind a special token, which no
+// text spells.
+TEST(ConstraintCacheTest, AConstraintStartsAfterAMarker) {
+  const auto tokenizer = SharedEnFrTokenizer();
+  const TokenId special = *tokenizer->PieceToId("<s>");
+  ASSERT_TRUE(tokenizer->is_special(special));
+  ConstraintCache cache(tokenizer, CachedModel());
+  const std::vector<TokenId> text = *tokenizer->EncodeOutput("Bien.7");
+  std::vector<TokenId> behind_special = *tokenizer->EncodeOutput("Bien.");
+  behind_special.push_back(special);
+  behind_special.insert(behind_special.end(), text.begin(), text.end());
+  for (const char* const marker : {"<s>", "n."}) {
+    Request request = Constrained({.regex = "( ?Bien\\.)?[0-9]"});
+    request.params.start_after = marker;
+    ASSERT_OK_AND_ASSIGN(const auto constraint, cache.Get(request));
+    const auto accepts = [&](const std::vector<TokenId>& tokens) {
+      Constraint::State state = constraint->start();
+      for (const TokenId token : tokens) {
+        state = constraint->Advance(state, token);
+        if (state == Constraint::kNone) return false;
+      }
+      return constraint->accepts(state, 100);
+    };
+    const bool is_special = std::string_view(marker) == "<s>";
+    EXPECT_EQ(accepts(behind_special), is_special);
+    EXPECT_EQ(accepts(text), !is_special);
+  }
+  EXPECT_EQ(cache.num_compiled(), 2);
+}
+
 // The tokenizer has more tokens than this model.
 TEST(ConstraintCacheTest, LegalTokensAreTheModels) {
   ConstraintCache cache(SharedEnFrTokenizer(), CachedModel(270));

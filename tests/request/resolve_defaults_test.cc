@@ -65,6 +65,7 @@ const Values& FieldValues() {
       {"constraint",
        {R"({"regex": "a+"})", R"({"choice": ["a", "b"]})",
         R"({"json_schema": {"type": "null"}})"}},
+      {"start_after", {R"("a")", R"("b")"}},
       {"allowed_sequences", {"[[6, 7], [8]]", "[[9]]"}},
       {"max_new_tokens", {"5", "9"}},
       {"min_new_tokens", {"2", "3"}},

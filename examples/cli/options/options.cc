@@ -110,10 +110,10 @@ absl::StatusOr<json::value> ParamReader::ReadAll() const {
   }
   if (field_.value == "TEXT") return JoinTexts();
   if (texts_.size() == 1) {
-    // A salt, a tenant's name or how an output begins is what was typed,
-    // whatever it looks like.
+    // A salt, a tenant's name, how an output begins or where its constraint
+    // does is what was typed, whatever it looks like.
     if (field_.value == "SALT" || field_.value == "NAME" ||
-        field_.value == "PREFIX") {
+        field_.value == "PREFIX" || field_.value == "MARKER") {
       return json::value(texts_.front());
     }
     return ReadOne(texts_.front());

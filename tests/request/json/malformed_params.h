@@ -515,6 +515,7 @@ inline std::vector<MalformedRequest> MalformedParams() {
              "id"),
       params(R"({"allowed_sequences": [[7]], "stop": "a"})",
              "stop must be empty with allowed_sequences, got 1 string"),
+      params(R"({"start_after": ["a"]})", "start_after must be a string, got [\"a\"]"),
       params(R"({"constraint": {"regex": "a"}, "allowed_sequences": [[7]]})",
              "allowed_sequences must be unset with constraint, got 1 sequence"),
       params(R"({"constraint": {"regex": "a"}, "allowed_token_ids": [7]})",

@@ -133,6 +133,7 @@ TEST(RequestJsonTest, EveryFieldOfALineArrives) {
         "logit_bias": {"9": -2, "7": 1.5}, "allowed_token_ids": [7, 8],
         "allowed_sequences": [[7, 8], [9]], "stop_token_ids": [12],
         "constraint": {"regex": null, "choice": ["yes", "\u00e9"]},
+        "start_after": "</think>",
         "ignore_eos": true, "stop": ["a", "b"], "include_stop": true,
         "skip_special_tokens": false,
         "sequence_bias": [[[7, 8], -1.5], [ [9] , 2 ]],
@@ -192,6 +193,7 @@ TEST(RequestJsonTest, EveryFieldOfALineArrives) {
   ASSERT_TRUE(params.constraint.has_value());
   EXPECT_EQ(params.constraint->regex, std::nullopt);
   EXPECT_THAT(params.constraint->choice, Optional(ElementsAre("yes", "é")));
+  EXPECT_EQ(params.start_after, "</think>");
   EXPECT_THAT(params.stop_token_ids, ElementsAre(12));
   EXPECT_TRUE(params.ignore_eos);
   EXPECT_THAT(params.stop, ElementsAre("a", "b"));

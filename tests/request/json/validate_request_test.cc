@@ -157,6 +157,7 @@ TEST(ValidateRequestTest, DefaultsAreTheFormats) {
 TEST(ValidateRequestTest, NamesHaveTheirLimitInBytes) {
   const std::pair<const char*, std::string GenerationParams::*> fields[] = {
       {"cache_salt", &GenerationParams::cache_salt},
+      {"start_after", &GenerationParams::start_after},
       {"tenant", &GenerationParams::tenant}};
   for (const auto& [field, member] : fields) {
     Request request{{1, 4}, {}};

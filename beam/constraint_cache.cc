@@ -13,9 +13,12 @@
 #include "base/status.h"
 #include "beam/strategy/selection_options.h"
 #include "constrain/choice_language.h"
+#include "constrain/gbnf_language.h"
 #include "constrain/json_schema.h"
+#include "constrain/pushdown_constraint.h"
 #include "constrain/regex_language.h"
 #include "constrain/start_after.h"
+#include "constrain/text_constraint.h"
 #include "request/decoder_prompt.h"
 #include "request/text_begin.h"
 #include "request/token_bytes.h"
@@ -30,6 +33,7 @@ constexpr int kMaxLanguages = 256;
 
 std::string_view KindOf(const ConstraintParams& params) {
   if (params.regex) return "constraint.regex";
+  if (params.grammar) return "constraint.grammar";
   if (params.tool_calls) return "constraint.tool_calls";
   return params.choice ? "constraint.choice" : "constraint.json_schema";
 }
@@ -37,6 +41,7 @@ std::string_view KindOf(const ConstraintParams& params) {
 // Returns the contents of a language, each one once.
 std::string ContentsOf(const ConstraintParams& params) {
   if (params.regex) return Concat("r", *params.regex);
+  if (params.grammar) return Concat("g", *params.grammar);
   if (params.json_schema) {
     return Concat(params.has_spaces ? "j" : "J", *params.json_schema);
   }
@@ -65,12 +70,12 @@ std::optional<ToolCallMark> StartMarkOf(const std::string& start_after,
   return ToolCallMark{*token, start_after, kByte};
 }
 
-absl::StatusOr<ByteAutomaton> DelayLanguage(const ByteAutomaton& language,
-                                            const std::string& start_after,
-                                            const Tokenizer& tokenizer) {
+absl::StatusOr<GrammarLanguage> DelayLanguage(const GrammarLanguage& language,
+                                              const std::string& start_after,
+                                              const Tokenizer& tokenizer) {
   const auto mark = StartMarkOf(start_after, tokenizer);
   CompileBudget budget;
-  absl::StatusOr<ByteAutomaton> delayed = StartAfter(
+  absl::StatusOr<GrammarLanguage> delayed = StartAfter(
       mark ? std::string_view(&mark->byte, 1) : start_after, language, &budget);
   if (delayed.ok()) return delayed;
   return InvalidField("`start_after`: ", Message(delayed.status()));
@@ -83,8 +88,9 @@ bool OpensText(const Tokenizer& tokenizer, const ModelDescription& model,
   return TextBegin(tokenizer, model, request).drops_space();
 }
 
-absl::StatusOr<ByteAutomaton> CompileLanguage(const ConstraintParams& params,
-                                              const Tokenizer& tokenizer) {
+absl::StatusOr<GrammarLanguage> CompileLanguage(const ConstraintParams& params,
+                                                const Tokenizer& tokenizer) {
+  if (params.grammar) return CompileGbnf(*params.grammar);
   if (params.tool_calls) {
     const auto ignore = [](int, std::string_view, const JsonText&) {};
     ASSIGN_OR_RETURN(const JsonText json,
@@ -99,14 +105,33 @@ absl::StatusOr<ByteAutomaton> CompileLanguage(const ConstraintParams& params,
                            {.has_spaces = params.has_spaces});
 }
 
+absl::StatusOr<std::shared_ptr<const LanguageConstraint>> Constrain(
+    GrammarLanguage language, std::shared_ptr<const TokenVocabulary> vocabulary,
+    const ConstraintLanguage::Key& key, int64_t max_list_bytes) {
+  if (auto* const calls = std::get_if<PushdownAutomaton>(&language)) {
+    return PushdownConstraint::Make(
+        std::make_shared<const PushdownAutomaton>(std::move(*calls)),
+        std::move(vocabulary),
+        {.end_ids = key.end_ids,
+         .max_list_bytes = max_list_bytes,
+         .opens_text = key.opens_text});
+  }
+  ASSIGN_OR_RETURN(
+      TokenConstraint texts,
+      TokenConstraint::Make(std::make_shared<const ByteAutomaton>(
+                                std::get<ByteAutomaton>(std::move(language))),
+                            std::move(vocabulary), {}, key.opens_text));
+  return TextConstraint::Make(std::move(texts), key.end_ids, max_list_bytes);
+}
+
 // If there is but the empty text, which min_new_tokens rules out, the request
 // ends where no token may follow, with the error that names it.
-absl::Status CheckRoom(const TextConstraint& constraint,
+absl::Status CheckRoom(const LanguageConstraint& constraint,
                        const GenerationParams& params) {
   const int64_t num_tokens = params.max_new_tokens.value_or(0);
   const int32_t needed = constraint.MinRoom(params.min_new_tokens == 0);
   if (num_tokens == 0 || num_tokens >= needed ||
-      needed == TokenConstraint::kNever) {
+      needed == LanguageConstraint::kNever) {
     return absl::OkStatus();
   }
   return InvalidField("`max_new_tokens` must be at least ", needed,
@@ -265,25 +290,20 @@ absl::StatusOr<ConstraintCache::Compiled> ConstraintCache::Make(
     const ConstraintParams& params, const std::string& start_after,
     const Key& key) {
   const auto compile = [&]() -> absl::StatusOr<Compiled> {
-    ASSIGN_OR_RETURN(ByteAutomaton automaton,
+    ASSIGN_OR_RETURN(GrammarLanguage language,
                      CompileLanguage(params, *tokenizer_));
     if (!start_after.empty()) {
-      ASSIGN_OR_RETURN(automaton,
-                       DelayLanguage(automaton, start_after, *tokenizer_));
+      ASSIGN_OR_RETURN(language,
+                       DelayLanguage(language, start_after, *tokenizer_));
     }
     std::shared_ptr<const TokenVocabulary> vocabulary = CommonVocabulary();
     Compiled compiled = {.vocabulary = OwnVocabulary(key, *vocabulary)};
     if (compiled.vocabulary.tokens != nullptr) {
       vocabulary = compiled.vocabulary.tokens;
     }
-    ASSIGN_OR_RETURN(
-        TokenConstraint texts,
-        TokenConstraint::Make(
-            std::make_shared<const ByteAutomaton>(std::move(automaton)),
-            std::move(vocabulary), {}, key.opens_text));
-    ASSIGN_OR_RETURN(
-        compiled.constraint,
-        TextConstraint::Make(std::move(texts), key.end_ids, max_list_bytes_));
+    ASSIGN_OR_RETURN(compiled.constraint,
+                     Constrain(std::move(language), std::move(vocabulary), key,
+                               max_list_bytes_));
     return compiled;
   };
   absl::StatusOr<Compiled> compiled = compile();

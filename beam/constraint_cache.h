@@ -29,7 +29,7 @@
 #include "base/ids.h"
 #include "base/model_description.h"
 #include "constrain/constraint.h"
-#include "constrain/text_constraint.h"
+#include "constrain/language_constraint.h"
 #include "constrain/token_constraint.h"
 #include "request/request.h"
 #include "text/tokenizer/tokenizer.h"
@@ -69,7 +69,7 @@ class ConstraintLanguage {
     int64_t num_bytes = 0;
   };
   struct Compiled {
-    std::shared_ptr<const TextConstraint> constraint = nullptr;
+    std::shared_ptr<const LanguageConstraint> constraint = nullptr;
     // Its own, or of constraints with equal end_ids; null: that of all.
     Vocabulary vocabulary;
   };
@@ -94,7 +94,7 @@ class ConstraintCache {
                   int64_t max_list_bytes = int64_t{256} << 20);
 
   // Returns the language of `request`, which ValidateRequest has passed; null
-  // if it has no constraint. One that is full (TextConstraint) is to be
+  // if it has no constraint. One that is full (LanguageConstraint) is to be
   // compiled anew.
   // Errors: kInvalidArgument naming `constraint`, if there is no tokenizer.
   absl::StatusOr<std::shared_ptr<ConstraintLanguage>> Find(

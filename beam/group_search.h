@@ -76,8 +76,10 @@ class GroupSearch {
                        std::vector<Decision>* decisions) {
     absl::Status status = strategy_->Advance(result, decisions);
     if (reports_logprobs_) logprobs_.Take(result, *decisions);
-    if (is_constrained_ && status.ok()) {
-      status = strategy_->stopping_criteria().CheckMemory();
+    if (is_constrained_) {
+      // Why there are no legal tokens, if that is an error of `status`.
+      absl::Status memory = strategy_->stopping_criteria().CheckMemory();
+      if (!memory.ok()) return memory;
     }
     return status;
   }

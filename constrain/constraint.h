@@ -24,6 +24,7 @@
 #include <limits>
 #include <span>
 
+#include "absl/status/status.h"
 #include "base/ids.h"
 
 namespace espalier {
@@ -38,6 +39,12 @@ class Constraint {
     std::span<const TokenId> tokens = {};
     // Number of them after which nothing may follow.
     int num_last = 0;
+    // States that are kept because the list was made, if these take memory
+    // (StateBytes). Different lists may have some of them in common.
+    std::span<const State> states = {};
+    // Not null: the tokens cannot be known, and this is the error of the
+    // request. It stays where it is as long as the constraint lives.
+    const absl::Status* error = nullptr;
   };
 
   virtual ~Constraint() = default;
@@ -61,7 +68,10 @@ class Constraint {
   virtual int64_t MaxLegal(int64_t num_sequences) const = 0;
   virtual int64_t MaxLast(int64_t num_sequences) const = 0;
 
-  // Limit on the bytes of the different lists that one request may need.
+  // Returns the bytes that are kept of a state in Legal::states.
+  virtual int64_t StateBytes(State) const { return 0; }
+  // Limit on the bytes of the different lists that one request may need, and of
+  // their states.
   virtual int64_t max_list_bytes() const {
     return std::numeric_limits<int64_t>::max();
   }

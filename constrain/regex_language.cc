@@ -1,22 +1,19 @@
 #include "constrain/regex_language.h"
 
 #include <cstdint>
-#include <map>
 #include <utility>
 #include <vector>
 
 #include "base/status.h"
-#include "constrain/automaton_algebra.h"
 #include "constrain/byte_nfa.h"
 #include "constrain/code_point_set.h"
 #include "constrain/regex_parser.h"
+#include "constrain/utf8_sets.h"
 
 namespace espalier {
 namespace {
 
 using State = ByteNfa::State;
-
-constexpr char32_t kLastAscii = 0x7F;
 
 // Adds syntax trees to an NFA. Each function adds paths from `from`, and
 // returns the state that they lead to. No path leads back to `from`, so several
@@ -24,12 +21,12 @@ constexpr char32_t kLastAscii = 0x7F;
 class RegexToNfa {
  public:
   RegexToNfa(ByteNfa* nfa, CompileBudget* budget)
-      : nfa_(*nfa), budget_(*budget) {}
+      : nfa_(*nfa), budget_(*budget), sets_(budget) {}
 
   absl::StatusOr<State> Add(const RegexNode& node, State from) {
     switch (node.kind) {
       case RegexNode::Kind::kSet:
-        return AddSet(node.set, from);
+        return sets_.Add(node.set, from, &nfa_);
       case RegexNode::Kind::kSequence:
         return AddSequence(node, from);
       case RegexNode::Kind::kChoice:
@@ -51,47 +48,6 @@ class RegexToNfa {
   }
 
  private:
-  absl::StatusOr<State> AddSet(const CodePointSet& set, State from) {
-    if (set.empty() || set.ranges().back().last <= kLastAscii) {
-      ASSIGN_OR_RETURN(const State to, nfa_.AddState());
-      RETURN_IF_ERROR(set.AddTo(&nfa_, from, to));
-      return to;
-    }
-    RETURN_IF_ERROR(
-        budget_.Take(1 + static_cast<int64_t>(set.ranges().size())));
-    auto found = utf8_of_sets_.find(set.ranges());
-    if (found == utf8_of_sets_.end()) {
-      ASSIGN_OR_RETURN(AutomatonRanges utf8, Utf8Of(set));
-      found = utf8_of_sets_.emplace(set.ranges(), std::move(utf8)).first;
-    }
-    const AutomatonRanges& utf8 = found->second;
-    ASSIGN_OR_RETURN(const State to, nfa_.AddState());
-    std::vector<State> states(utf8.num_states);
-    for (int s = 0; s < utf8.num_states; ++s) {
-      states[s] = s == ByteAutomaton::kStart ? from : to;
-      if (s == ByteAutomaton::kStart || s == utf8.accepts.front()) continue;
-      ASSIGN_OR_RETURN(states[s], nfa_.AddState());
-    }
-    for (const AutomatonRanges::Edge& edge : utf8.edges) {
-      RETURN_IF_ERROR(nfa_.AddBytes(states[edge.from], edge.first, edge.last,
-                                    states[edge.to]));
-    }
-    return to;
-  }
-
-  // The minimal automaton of a set's code points in UTF-8. That of \p{L} has a
-  // fraction of the edges that its ranges have. No edge leaves its end.
-  absl::StatusOr<AutomatonRanges> Utf8Of(const CodePointSet& set) {
-    ByteNfa nfa(&budget_);
-    ASSIGN_OR_RETURN(const State start, nfa.AddState());
-    ASSIGN_OR_RETURN(const State end, nfa.AddState());
-    RETURN_IF_ERROR(set.AddTo(&nfa, start, end));
-    ASSIGN_OR_RETURN(const ByteAutomaton automaton,
-                     std::move(nfa).Build(start, end));
-    RETURN_IF_ERROR(budget_.Take(256 * int64_t{automaton.num_states()}));
-    return AutomatonRanges(automaton);
-  }
-
   absl::StatusOr<State> AddCondition(NfaCondition condition, State from) {
     ASSIGN_OR_RETURN(const State to, nfa_.AddState());
     RETURN_IF_ERROR(nfa_.AddEmpty(from, to, condition));
@@ -144,8 +100,7 @@ class RegexToNfa {
 
   ByteNfa& nfa_;
   CompileBudget& budget_;
-  // By the ranges of the set. Repetitions and equal classes share them.
-  std::map<std::vector<CodePointSet::Range>, AutomatonRanges> utf8_of_sets_;
+  Utf8Sets sets_;
 };
 
 // Adds `tree` to an NFA. Returns the state that its texts lead to.

@@ -6,8 +6,6 @@
 namespace espalier {
 namespace {
 
-using State = ByteAutomaton::State;
-
 // Returns one of `bytes`, each with the same probability.
 uint8_t Draw(const std::vector<uint8_t>& bytes, std::mt19937_64* random) {
   return bytes[(*random)() % bytes.size()];
@@ -16,7 +14,8 @@ uint8_t Draw(const std::vector<uint8_t>& bytes, std::mt19937_64* random) {
 bool IsPrintable(uint8_t byte) { return byte >= ' ' && byte <= '~'; }
 
 // Returns the bytes to draw the next one from.
-std::vector<uint8_t> Choices(const ByteAutomaton& automaton, State state,
+template <typename Automaton>
+std::vector<uint8_t> Choices(const Automaton& automaton, int32_t state,
                              bool completes) {
   std::vector<uint8_t> bytes = automaton.BytesAfter(state);
   if (completes) {
@@ -31,20 +30,34 @@ std::vector<uint8_t> Choices(const ByteAutomaton& automaton, State state,
   return bytes;
 }
 
-}  // namespace
-
-std::string SampleText(const ByteAutomaton& automaton, int64_t max_bytes,
-                       std::mt19937_64* random) {
+template <typename Automaton>
+std::optional<std::string> Sample(const Automaton& automaton, int64_t max_bytes,
+                                  std::mt19937_64* random) {
   std::string text;
-  State state = ByteAutomaton::kStart;
+  int32_t state = Automaton::kStart;
   while (!automaton.ends(state)) {
     const bool completes = static_cast<int64_t>(text.size()) >= max_bytes;
     if (automaton.accepts(state) && (completes || (*random)() % 4 == 0)) break;
-    const uint8_t byte = Draw(Choices(automaton, state, completes), random);
+    const std::vector<uint8_t> bytes = Choices(automaton, state, completes);
+    if (bytes.empty()) return std::nullopt;
+    const uint8_t byte = Draw(bytes, random);
     text += static_cast<char>(byte);
     state = automaton.Next(state, byte);
   }
   return text;
+}
+
+}  // namespace
+
+std::string SampleText(const ByteAutomaton& automaton, int64_t max_bytes,
+                       std::mt19937_64* random) {
+  return *Sample(automaton, max_bytes, random);
+}
+
+std::optional<std::string> SampleText(
+    const PushdownConfigurations& configurations, int64_t max_bytes,
+    std::mt19937_64* random) {
+  return Sample(configurations, max_bytes, random);
 }
 
 }  // namespace espalier

@@ -4,10 +4,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <random>
 #include <string>
 
 #include "constrain/byte_automaton.h"
+#include "constrain/pushdown_configurations.h"
 
 namespace espalier {
 
@@ -15,5 +17,9 @@ namespace espalier {
 // From `max_bytes` bytes on the text is completed by the fewest bytes.
 std::string SampleText(const ByteAutomaton& automaton, int64_t max_bytes,
                        std::mt19937_64* random);
+// As above; nullopt where the language is too ambiguous to go on.
+std::optional<std::string> SampleText(
+    const PushdownConfigurations& configurations, int64_t max_bytes,
+    std::mt19937_64* random);
 
 }  // namespace espalier

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "base/status.h"
@@ -76,6 +77,19 @@ absl::StatusOr<ByteAutomaton> StartAfter(std::string_view marker,
   RETURN_IF_ERROR(nfa.AddEmpty(begun, text));
   RETURN_IF_ERROR(AddAutomaton(texts, text, end, &nfa));
   return std::move(nfa).Build(start, end);
+}
+
+absl::StatusOr<GrammarLanguage> StartAfter(std::string_view marker,
+                                           const GrammarLanguage& language,
+                                           CompileBudget* budget) {
+  if (const auto* const plain = std::get_if<ByteAutomaton>(&language)) {
+    return StartAfter(marker, *plain, budget);
+  }
+  ASSIGN_OR_RETURN(const ByteAutomaton empty,
+                   CompileRegex("", RegexMatching::kWhole, budget));
+  ASSIGN_OR_RETURN(const ByteAutomaton before,
+                   StartAfter(marker, empty, budget));
+  return std::get<PushdownAutomaton>(language).After(before, budget);
 }
 
 }  // namespace espalier

@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "constrain/byte_automaton.h"
 #include "constrain/compile_budget.h"
+#include "constrain/gbnf_language.h"
 
 namespace espalier {
 
@@ -20,5 +21,8 @@ namespace espalier {
 absl::StatusOr<ByteAutomaton> StartAfter(std::string_view marker,
                                          const ByteAutomaton& language,
                                          CompileBudget* budget);
+absl::StatusOr<GrammarLanguage> StartAfter(std::string_view marker,
+                                           const GrammarLanguage& language,
+                                           CompileBudget* budget);
 
 }  // namespace espalier

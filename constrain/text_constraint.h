@@ -29,12 +29,12 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "base/ids.h"
-#include "constrain/constraint.h"
+#include "constrain/language_constraint.h"
 #include "constrain/token_constraint.h"
 
 namespace espalier {
 
-class TextConstraint final : public Constraint {
+class TextConstraint final : public LanguageConstraint {
  public:
   //   texts    with a vocabulary in which no end id adds text
   //   end_ids  ids that end a sequence, ascending, each once
@@ -64,13 +64,13 @@ class TextConstraint final : public Constraint {
   int64_t max_list_bytes() const override { return max_list_bytes_; }
   // True if the lists so far take more than one request may need: time for
   // another constraint of the language, because lists are kept.
-  bool is_full() const;
+  bool is_full() const override;
 
   // Returns the room that a sequence of the language needs at least, with the
   // end id of an empty text; TokenConstraint::kNever if there is none. Without
   // texts().has_exact_counts() fewer tokens may do.
   //   is_empty_text_legal  false: no end id may come first
-  int32_t MinRoom(bool is_empty_text_legal) const {
+  int32_t MinRoom(bool is_empty_text_legal) const override {
     return is_empty_text_legal && !end_ids_.empty() && texts_.accepts(start())
                ? 1
                : texts_.min_more_tokens(start());
@@ -79,7 +79,7 @@ class TextConstraint final : public Constraint {
   const TokenConstraint& texts() const { return texts_; }
   // Bytes of tables and of the lists so far, without the vocabulary, which
   // constraints share.
-  int64_t num_bytes() const;
+  int64_t num_bytes() const override;
 
  private:
   struct TokenList {

@@ -2,35 +2,12 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
-#include <cstddef>
 #include <string_view>
 #include <utility>
 
 #include "base/status.h"
 
 namespace espalier {
-namespace {
-
-// Sorts different tokens. Many are sorted by a bit for each of the vocabulary.
-void SortTokens(int vocab_size, std::vector<TokenId>* tokens) {
-  constexpr size_t kFew = 256;
-  if (tokens->size() <= kFew) return std::sort(tokens->begin(), tokens->end());
-  std::vector<uint64_t> bits(static_cast<size_t>(vocab_size) / 64 + 1);
-  for (const TokenId token : *tokens) {
-    bits[token / 64] |= uint64_t{1} << (token % 64);
-  }
-  tokens->clear();
-  for (size_t word = 0; word < bits.size(); ++word) {
-    for (uint64_t left = bits[word]; left != 0; left &= left - 1) {
-      tokens->push_back(
-          static_cast<TokenId>(64 * word + std::countr_zero(left)));
-    }
-  }
-}
-
-}  // namespace
-
 absl::StatusOr<TokenConstraint> TokenConstraint::Make(
     std::shared_ptr<const ByteAutomaton> automaton,
     std::shared_ptr<const TokenVocabulary> vocabulary,

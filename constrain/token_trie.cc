@@ -1,6 +1,7 @@
 #include "constrain/token_trie.h"
 
 #include <algorithm>
+#include <bit>
 #include <bitset>
 #include <limits>
 #include <utility>
@@ -58,6 +59,23 @@ int64_t TokenTrie::num_bytes() const {
     if (text.capacity() > num_inside) num_bytes += text.capacity() + 1;
   }
   return static_cast<int64_t>(num_bytes);
+}
+
+void SortTokens(int vocab_size, std::vector<TokenId>* tokens) {
+  // Many are sorted by a bit for each of the vocabulary.
+  constexpr size_t kFew = 256;
+  if (tokens->size() <= kFew) return std::sort(tokens->begin(), tokens->end());
+  std::vector<uint64_t> bits(static_cast<size_t>(vocab_size) / 64 + 1);
+  for (const TokenId token : *tokens) {
+    bits[token / 64] |= uint64_t{1} << (token % 64);
+  }
+  tokens->clear();
+  for (size_t word = 0; word < bits.size(); ++word) {
+    for (uint64_t left = bits[word]; left != 0; left &= left - 1) {
+      tokens->push_back(
+          static_cast<TokenId>(64 * word + std::countr_zero(left)));
+    }
+  }
 }
 
 }  // namespace espalier

@@ -35,14 +35,22 @@ class TokenTrie {
   template <typename Visit>
   void ForEachLegal(const ByteAutomaton& automaton, ByteAutomaton::State state,
                     const Visit& visit) const {
+    ForEachLegalBy([&](ByteAutomaton::State from,
+                       uint8_t byte) { return automaton.Next(from, byte); },
+                   state, visit);
+  }
+  // As above, with the state after a byte as next(state, byte) returns it;
+  // negative: there is none.
+  template <typename Next, typename Visit>
+  void ForEachLegalBy(const Next& next_of, int32_t state,
+                      const Visit& visit) const {
     // States before each byte of the node's path.
-    std::vector<ByteAutomaton::State> path(max_depth_ + 1);
+    std::vector<int32_t> path(max_depth_ + 1);
     path[0] = state;
     for (size_t i = 0; i < nodes_.size();) {
       const Node& node = nodes_[i];
-      const ByteAutomaton::State next =
-          automaton.Next(path[node.depth], node.byte);
-      if (next == ByteAutomaton::kNone) {
+      const int32_t next = next_of(path[node.depth], node.byte);
+      if (next < 0) {
         i = node.subtree_end;
         continue;
       }
@@ -71,5 +79,8 @@ class TokenTrie {
   size_t max_depth_ = 0;
   bool has_all_bytes_ = false;
 };
+
+// Sorts different tokens of a vocabulary.
+void SortTokens(int vocab_size, std::vector<TokenId>* tokens);
 
 }  // namespace espalier

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <map>
 #include <span>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
 
 #include "base/hash.h"
+#include "constrain/pushdown_automaton.h"
 
 namespace espalier {
 namespace {
@@ -18,15 +20,16 @@ using State = ByteAutomaton::State;
 // The transitions of an automaton, by their ends.
 class Sources {
  public:
-  explicit Sources(const ByteAutomaton& automaton)
-      : automaton_(automaton), first_(automaton.num_states() + 1) {
+  template <typename Automaton>
+  explicit Sources(const Automaton& automaton)
+      : first_(automaton.num_states() + 1) {
     const State num_states = automaton.num_states();
-    ForEach([&](State, int, State to) { ++first_[to + 1]; });
+    ForEach(automaton, [&](State, int, State to) { ++first_[to + 1]; });
     for (State s = 0; s < num_states; ++s) first_[s + 1] += first_[s];
     std::vector<int32_t> end(first_.begin(), first_.end() - 1);
     classes_.resize(first_.back());
     sources_.resize(first_.back());
-    ForEach([&](State from, int byte_class, State to) {
+    ForEach(automaton, [&](State from, int byte_class, State to) {
       classes_[end[to]] = static_cast<uint8_t>(byte_class);
       sources_[end[to]++] = from;
     });
@@ -42,17 +45,16 @@ class Sources {
 
  private:
   // Calls visit(from, byte_class, to) for each transition, by class.
-  template <typename Visit>
-  void ForEach(const Visit& visit) const {
-    for (int c = 0; c < automaton_.num_classes(); ++c) {
-      for (State from = 0; from < automaton_.num_states(); ++from) {
-        const State to = automaton_.NextByClass(from, c);
+  template <typename Automaton, typename Visit>
+  static void ForEach(const Automaton& automaton, const Visit& visit) {
+    for (int c = 0; c < automaton.num_classes(); ++c) {
+      for (State from = 0; from < automaton.num_states(); ++from) {
+        const State to = automaton.NextByClass(from, c);
         if (to != ByteAutomaton::kNone) visit(from, c, to);
       }
     }
   }
 
-  const ByteAutomaton& automaton_;
   std::vector<int32_t> first_;  // [num_states + 1]
   // [transitions]  by their ends, then by class
   std::vector<uint8_t> classes_;
@@ -156,9 +158,12 @@ class SetsBefore {
   std::vector<std::vector<State>> by_class_;  // [num_classes]  in Expand
 };
 
+template <typename Automaton>
 class Search {
  public:
-  Search(const ByteAutomaton& automaton, const TokenSuffixes& tokens)
+  //   calls  by `from`
+  Search(const Automaton& automaton, std::span<const CountedEdge> calls,
+         const TokenSuffixes& tokens)
       : automaton_(automaton),
         tokens_(tokens),
         sources_(automaton),
@@ -169,6 +174,7 @@ class Search {
         path_(tokens.max_depth() + 1),
         bits_after_(automaton.num_states()),
         visited_(automaton.num_states()) {
+    for (const CountedEdge& call : calls) calls_to_.emplace(call.to, call);
     for (int i = 0; i < 256; ++i) {
       const auto byte = static_cast<uint8_t>(i);
       bits_of_class_[automaton.ClassOf(byte)] |= TokenSuffixes::BitOf(byte);
@@ -189,16 +195,24 @@ class Search {
     for (State s = 0; s < automaton_.num_states(); ++s) {
       if (automaton_.accepts(s)) targets.push_back(s);
     }
-    for (int32_t number = 1; !targets.empty(); ++number) {
-      std::ranges::sort(targets);
-      const int32_t root = sets_.Start(std::move(targets));
+    AddCallers(targets, 0);
+    for (int32_t number = 1;
+         number < TokensToEnd::kNever && !(targets.empty() && callers_.empty());
+         ++number) {
+      if (targets.empty()) number = callers_.begin()->first;
       found_.clear();
-      int64_t steps = std::min(max_steps, max_steps_at_once);
-      max_steps -= steps;
-      FindByOneByte(root, number, &steps);
-      if (!FindByMany(root, number, &steps)) is_exact = false;
-      max_steps += std::max<int64_t>(steps, 0);
+      if (!targets.empty()) {
+        std::ranges::sort(targets);
+        const int32_t root = sets_.Start(std::move(targets));
+        int64_t steps = std::min(max_steps, max_steps_at_once);
+        max_steps -= steps;
+        FindByOneByte(root, number, &steps);
+        if (!FindByMany(root, number, &steps)) is_exact = false;
+        max_steps += std::max<int64_t>(steps, 0);
+      }
+      FindCallers(number);
       targets = std::move(found_);
+      AddCallers(targets, number);
     }
     return {std::move(more_), is_exact};
   }
@@ -304,14 +318,50 @@ class Search {
   void FindAll(int32_t number_of_set, int32_t number) {
     SetsBefore::Set& set = sets_[number_of_set];
     for (; set.num_found < set.states->size(); ++set.num_found) {
-      const State state = (*set.states)[set.num_found];
-      if (IsFound(state)) continue;
-      more_[state] = number;
-      if (!automaton_.accepts(state)) found_.push_back(state);
+      Find((*set.states)[set.num_found], number);
     }
   }
 
-  const ByteAutomaton& automaton_;
+  void Find(State state, int32_t number) {
+    if (IsFound(state)) return;
+    more_[state] = number;
+    if (!automaton_.accepts(state)) found_.push_back(state);
+    if (calls_to_.empty()) return;
+    ForEachCallTo(state, [&](const CountedEdge& call) {
+      if (call.count == 0) callers_[number].push_back(call.from);
+    });
+  }
+
+  template <typename Visit>
+  void ForEachCallTo(State state, const Visit& visit) const {
+    const auto [begin, end] = calls_to_.equal_range(state);
+    for (auto it = begin; it != end; ++it) visit(it->second);
+  }
+
+  // States of `number` tokens: those that call before them have more.
+  void AddCallers(const std::vector<State>& states, int32_t number) {
+    if (calls_to_.empty()) return;
+    for (const State state : states) {
+      ForEachCallTo(state, [&](const CountedEdge& call) {
+        if (call.count == 0 || call.count >= TokensToEnd::kNever - number) {
+          return;
+        }
+        callers_[number + call.count].push_back(call.from);
+      });
+    }
+  }
+
+  void FindCallers(int32_t number) {
+    const auto callers = callers_.find(number);
+    if (callers == callers_.end()) return;
+    // Finds more of this number while it is read.
+    for (size_t i = 0; i < callers->second.size(); ++i) {
+      Find(callers->second[i], number);
+    }
+    callers_.erase(callers);
+  }
+
+  const Automaton& automaton_;
   const TokenSuffixes& tokens_;
   const Sources sources_;
   const std::array<uint64_t, kNumByteSets> byte_sets_;
@@ -324,13 +374,22 @@ class Search {
   std::vector<uint64_t> bits_after_;  // [num_states]  bits of bytes that follow
   std::vector<int> visited_;  // [num_states]  last search that visited it
   int num_searches_ = 0;
+  std::unordered_multimap<State, CountedEdge> calls_to_;  // by their ends
+  // States that a call leads from, not found yet, by their numbers.
+  std::map<int32_t, std::vector<State>> callers_;
 };
 
 }  // namespace
 
 TokensToEnd CountTokensToEnd(const ByteAutomaton& automaton,
                              const TokenSuffixes& tokens, int64_t max_steps) {
-  return Search(automaton, tokens).Run(max_steps);
+  return Search(automaton, {}, tokens).Run(max_steps);
+}
+
+TokensToEnd CountTokensToEnd(const PushdownAutomaton& automaton,
+                             std::span<const CountedEdge> calls,
+                             const TokenSuffixes& tokens, int64_t max_steps) {
+  return Search(automaton, calls, tokens).Run(max_steps);
 }
 
 }  // namespace espalier

@@ -19,12 +19,15 @@
 
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <vector>
 
 #include "constrain/byte_automaton.h"
 #include "constrain/token_suffixes.h"
 
 namespace espalier {
+
+class PushdownAutomaton;
 
 struct TokensToEnd {
   static constexpr int32_t kNever = std::numeric_limits<int32_t>::max();
@@ -42,6 +45,23 @@ struct TokensToEnd {
 // and, beyond that, `max_steps`. If these do not suffice, the rest is found by
 // tokens of one byte alone.
 TokensToEnd CountTokensToEnd(const ByteAutomaton& automaton,
+                             const TokenSuffixes& tokens, int64_t max_steps);
+
+// From `from`, `count` tokens lead to `to`; or if it is 0, at least one, as
+// many as from `to` to where a text may end.
+struct CountedEdge {
+  int32_t from = 0;
+  int32_t count = 0;
+  int32_t to = 0;
+
+  friend bool operator==(const CountedEdge&, const CountedEdge&) = default;
+};
+
+// As above, to the accepting states of a state's own automaton. Calls are known
+// by `calls` alone, those that end, by the state that calls. A state from which
+// more than kNever - 1 tokens lead to one counts as if none did.
+TokensToEnd CountTokensToEnd(const PushdownAutomaton& automaton,
+                             std::span<const CountedEdge> calls,
                              const TokenSuffixes& tokens, int64_t max_steps);
 
 }  // namespace espalier

@@ -24,11 +24,11 @@ constexpr std::string_view kConstraintParam = "constraint";
 constexpr std::string_view kAnyObject = R"({"type":"object"})";
 
 // Members of vLLM's structured_outputs.
-constexpr std::array<std::string_view, 5> kOutputs = {
-    "json", "json_object", "regex", "choice", "disable_any_whitespace"};
-constexpr std::string_view kRefusedOutputs[] = {"grammar", "structural_tag",
-                                                "disable_additional_properties",
-                                                "whitespace_pattern"};
+constexpr std::array<std::string_view, 6> kOutputs = {
+    "json",   "json_object", "regex",
+    "choice", "grammar",     "disable_any_whitespace"};
+constexpr std::string_view kRefusedOutputs[] = {
+    "structural_tag", "disable_additional_properties", "whitespace_pattern"};
 
 // Sets the constraint, given by the field `name`.
 //   path  name of the language in the call: "structured_outputs.regex"
@@ -81,6 +81,8 @@ absl::Status ReadOutput(std::string_view name, const std::string& key,
   bool is_on = true;  // false: as if it were not there
   if (key == "regex") {
     RETURN_IF_ERROR(Read(member, json, &params.regex));
+  } else if (key == "grammar") {
+    RETURN_IF_ERROR(Read(member, json, &params.grammar));
   } else if (key == "choice") {
     RETURN_IF_ERROR(Read(member, json, &params.choice));
   } else if (key == "json") {
@@ -164,7 +166,7 @@ absl::Status ReadStructuredOutputs(std::string_view name, const JsonText& json,
     } else if (value.text != "false") {
       return InvalidField(FieldName{NameOfPart(name, key)},
                           " is not supported: structured_outputs has json, "
-                          "json_object, regex or choice",
+                          "json_object, regex, choice or grammar",
                           Got(Shown(value.text)));
     }
   }
@@ -232,6 +234,14 @@ absl::Status ReadRegex(std::string_view name, const JsonText& json,
   RETURN_IF_ERROR(Read(name, json, &regex));
   return SetConstraint(name, std::string(name), json,
                        ConstraintParams{.regex = std::move(regex)}, draft);
+}
+
+absl::Status ReadGrammar(std::string_view name, const JsonText& json,
+                         const Limits&, CallDraft* draft) {
+  std::string grammar;
+  RETURN_IF_ERROR(Read(name, json, &grammar));
+  return SetConstraint(name, std::string(name), json,
+                       ConstraintParams{.grammar = std::move(grammar)}, draft);
 }
 
 absl::Status RefuseGuided(std::string_view name, const JsonText& json,

@@ -1,6 +1,6 @@
 // The fields of calls that restrict the text of the answer: response_format,
-// vLLM's structured_outputs, SGLang's regex, and json_schema as SGLang and
-// llama.cpp have it.
+// vLLM's structured_outputs, SGLang's regex and ebnf, llama.cpp's grammar,
+// and json_schema as SGLang and llama.cpp have it.
 //
 //   "response_format": {"type": "json_object"}
 //   "response_format": {"type": "json_schema", "json_schema": {"name": "a",
@@ -8,7 +8,9 @@
 //   "structured_outputs": {"json": {...}}
 //   "structured_outputs": {"regex": "[0-9]+"}
 //   "structured_outputs": {"choice": ["yes", "no"]}
+//   "structured_outputs": {"grammar": "root ::= [0-9]+"}
 //   "regex": "[0-9]+"
+//   "grammar": "root ::= [0-9]+"
 //   "json_schema": {...}
 //
 // Each sets the param `constraint`. Other kinds of structured outputs are
@@ -38,6 +40,8 @@ absl::Status ReadStructuredOutputs(std::string_view name, const JsonText& json,
                                    const Limits& limits, CallDraft* draft);
 absl::Status ReadRegex(std::string_view name, const JsonText& json,
                        const Limits& limits, CallDraft* draft);
+absl::Status ReadGrammar(std::string_view name, const JsonText& json,
+                         const Limits& limits, CallDraft* draft);
 // The value of response_format, or of text.format in /v1/responses, which has
 // the members of json_schema itself. `path` is its name, `name` the field's.
 absl::Status ReadFormat(std::string_view name, const std::string& path,

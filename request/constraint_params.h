@@ -16,6 +16,9 @@ struct ConstraintParams {
   // A JSON Schema: the text is JSON of a value that satisfies it
   // (constrain/json_schema.h).
   std::optional<std::string> json_schema = {};
+  // A grammar in GBNF: the text is one of its rule "root"
+  // (constrain/gbnf_language.h).
+  std::optional<std::string> grammar = {};
   // The text is calls of some functions in a format of models: a JSON object
   // (request/tool_call_language.h).
   std::optional<std::string> tool_calls = {};

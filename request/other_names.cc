@@ -13,9 +13,6 @@ namespace {
 
 constexpr std::string_view kOfModel = "leave it out: the model has its own";
 constexpr std::string_view kNothing = "there is nothing like it";
-constexpr std::string_view kNoGrammars =
-    "there is none, but `constraint` can be a regular expression, a list of "
-    "choices or a JSON Schema";
 constexpr std::string_view kSystem = "it is a message of \"role\": \"system\"";
 constexpr std::string_view kLanguage =
     "languages are chosen by template, such as \"fr-en\"";
@@ -52,7 +49,9 @@ constexpr OtherName kOtherNames[] = {
     {"guided_regex", "constraint"},
     {"choice", "constraint"},
     {"guided_choice", "constraint"},
-    {"grammar", "constraint", kNoGrammars},
+    {"grammar", "constraint"},
+    {"guided_grammar", "constraint"},
+    {"ebnf", "constraint"},
     {"json_schema", "constraint"},
     {"response_format", "constraint"},
     {"bos", "forced_bos_token_id", kOfModel},

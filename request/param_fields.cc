@@ -270,8 +270,8 @@ constexpr ParamField kFields[] = {
      SetIds<&P::allowed_token_ids>, "", kLarge},
     {"constraint", "", kConstraints, "JSON",
      "the text of the output is in a language: {\"regex\": \"[0-9]+\"}, "
-     "{\"choice\": [\"yes\", \"no\"]} or {\"json_schema\": {\"type\": "
-     "\"object\"}}",
+     "{\"choice\": [\"yes\", \"no\"]}, {\"json_schema\": {\"type\": "
+     "\"object\"}} or {\"grammar\": \"root ::= [0-9]+\"}",
      kSetConstraint, "", kLarge | kTraced},
     {"start_after", "", kConstraints, "MARKER",
      "text that the constraint of the output begins after, such as </think> of "

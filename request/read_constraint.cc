@@ -17,10 +17,10 @@ namespace {
 
 constexpr std::string_view kWanted =
     "an object with regex, a string, choice, a list of strings, json_schema, a "
-    "schema, or tool_calls, an object";
+    "schema, grammar, a string, or tool_calls, an object";
 constexpr std::string_view kWhitespace = "whitespace";
-constexpr std::array<std::string_view, 5> kParts = {
-    "regex", "choice", "json_schema", "tool_calls", kWhitespace};
+constexpr std::array<std::string_view, 6> kParts = {
+    "regex", "choice", "json_schema", "grammar", "tool_calls", kWhitespace};
 
 absl::Status ReadSchema(std::string_view name, const JsonText& json,
                         std::optional<std::string>* out) {
@@ -54,6 +54,7 @@ absl::Status SetKind(std::string_view field, std::string_view key,
                      const JsonText& json, ConstraintParams* params) {
   const std::string name = NameOfPart(field, key);
   if (key == "regex") return Read(name, json, &params->regex);
+  if (key == "grammar") return Read(name, json, &params->grammar);
   if (key == "choice") return Read(name, json, &params->choice);
   if (key == "json_schema") return ReadSchema(name, json, &params->json_schema);
   if (key == "tool_calls") {

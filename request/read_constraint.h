@@ -4,6 +4,7 @@
 //   {"regex": "[0-9]+"}
 //   {"choice": ["yes", "no"]}
 //   {"json_schema": {"type": "integer"}, "whitespace": "none"}
+//   {"grammar": "root ::= \"(\" root \")\" | \"x\""}
 //   {"tool_calls": {"format": "hermes", "functions": [{"name": "f"}]}}
 //
 // Thread safety: functions without state.

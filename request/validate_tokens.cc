@@ -250,6 +250,7 @@ absl::Status ValidateConstraint(const GenerationParams& params) {
   const int num_kinds = int{constraint.regex.has_value()} +
                         int{constraint.choice.has_value()} +
                         int{constraint.json_schema.has_value()} +
+                        int{constraint.grammar.has_value()} +
                         int{constraint.tool_calls.has_value()};
   if (num_kinds != 1) {
     return InvalidField("`constraint` must have one kind of language",

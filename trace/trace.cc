@@ -101,6 +101,7 @@ json::value DescribedSchema(const std::string& schema) {
 json::value Described(const ConstraintParams& constraint) {
   constexpr size_t kMostChoices = 64;
   if (constraint.regex) return {{"regex", *constraint.regex}};
+  if (constraint.grammar) return {{"grammar", *constraint.grammar}};
   if (constraint.json_schema) {
     json::object schema = {
         {"json_schema", DescribedSchema(*constraint.json_schema)}};

@@ -93,6 +93,15 @@ void StoppingCriteria::CountList(std::span<const TokenId> list) const {
   num_list_bytes_ += static_cast<int64_t>(list.size_bytes());
 }
 
+void StoppingCriteria::CountStates(
+    Constraint::State state, std::span<const Constraint::State> states) const {
+  if (!listed_states_.insert(state).second) return;
+  for (const Constraint::State kept : states) {
+    if (!states_.insert(kept).second) continue;
+    num_list_bytes_ += constraint_->StateBytes(kept);
+  }
+}
+
 absl::Status StoppingCriteria::TooManyLists() const {
   return MarkPermanent(MakeFieldError(
       absl::StatusCode::kResourceExhausted,

@@ -87,12 +87,16 @@ class StoppingCriteria {
     const Constraint::Legal legal =
         constraint_->LegalTokens(progress.state, progress.room);
     if (legal.tokens.data() != last_list_) CountList(legal.tokens);
+    if (!legal.states.empty()) CountStates(progress.state, legal.states);
+    if (legal.error != nullptr) error_ = legal.error;
     return legal;
   }
   // Errors: kResourceExhausted, which is permanent, if the different lists that
-  // LegalTokens has returned take more memory than the constraint lets one
-  // request need. What other requests need does not count.
+  // LegalTokens has returned, and their states, take more memory than the
+  // constraint lets one request need. What other requests need does not count.
+  // As Constraint::Legal::error, if LegalTokens has returned one.
   absl::Status CheckMemory() const {
+    if (error_ != nullptr) return *error_;
     return num_list_bytes_ <= max_list_bytes_ ? absl::OkStatus()
                                               : TooManyLists();
   }
@@ -112,6 +116,9 @@ class StoppingCriteria {
   Outcome FeedAny(TokenId token, Progress* progress) const;
   Outcome FeedConstrained(TokenId token, Progress* progress) const;
   void CountList(std::span<const TokenId> list) const;
+  // `states` of the list of `state`.
+  void CountStates(Constraint::State state,
+                   std::span<const Constraint::State> states) const;
   absl::Status TooManyLists() const;
 
   const SharedList<TokenId> shared_token_ids_;
@@ -125,6 +132,9 @@ class StoppingCriteria {
   mutable int64_t num_list_bytes_ = 0;
   mutable const TokenId* last_list_ = nullptr;
   mutable std::unordered_set<const TokenId*> lists_;  // returned so far
+  mutable std::unordered_set<Constraint::State> listed_states_;
+  mutable std::unordered_set<Constraint::State> states_;  // kept for them
+  mutable const absl::Status* error_ = nullptr;           // the constraint's
 };
 
 // Checks that the request's stop strings, which ValidateParams has validated,

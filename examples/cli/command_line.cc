@@ -124,7 +124,22 @@ std::string SchemaConstraint(const std::string& option,
   return Concat(R"({"json_schema": )", *schema, "}");
 }
 
-// --regex, --choice and --json-schema, which are short for --constraint.
+// Returns the constraint of the grammar in a file, as JSON.
+// Throws CLI::ValidationError if the file cannot be read.
+std::string GrammarConstraint(const std::string& option,
+                              const std::string& path) {
+  absl::StatusOr<std::string> grammar = ReadFile(path, kMaxSchemaBytes);
+  absl::Status status = grammar.status();
+  if (status.ok()) {
+    status = CheckUtf8(*grammar);
+    if (!status.ok()) status = Annotate(status, path);
+  }
+  if (!status.ok()) throw CLI::ValidationError(option, Message(status));
+  return WriteJson(json::object{{"grammar", *grammar}});
+}
+
+// --regex, --choice, --json-schema and --grammar, which are short for
+// --constraint.
 void AddConstraintOptions(CLI::App* command, const ParamField& field,
                           ParamTexts* texts) {
   const auto add = [&](const std::string& flag, const std::string& value,
@@ -161,6 +176,14 @@ void AddConstraintOptions(CLI::App* command, const ParamField& field,
                                               values.size());
         }
         return SchemaConstraint("--json-schema", values.front());
+      });
+  add("--grammar", "FILE",
+      "the text of the output is one of this grammar, in GBNF as of llama.cpp",
+      [](const CLI::results_t& values) {
+        if (values.size() > 1) {
+          throw CLI::ArgumentMismatch::AtMost("--grammar", 1, values.size());
+        }
+        return GrammarConstraint("--grammar", values.front());
       });
 }
 
@@ -381,6 +404,11 @@ void AddConstrainCommand(CLI::App* app, std::span<char* const> args,
   command
       ->add_option("--json-schema", options->json_schema,
                    "the JSON texts of the values that satisfy a JSON Schema")
+      ->option_text("FILE")
+      ->group("Language");
+  command
+      ->add_option("--grammar", options->grammar,
+                   "the texts of a grammar in GBNF, as of llama.cpp")
       ->option_text("FILE")
       ->group("Language");
   command

@@ -155,6 +155,12 @@ constexpr const char* kParams[] = {
     R"({"num_beams": 3, "do_sample": true, "seed": 29, "no_repeat_ngram_size": 2,
         "constraint": {"regex": "[\\x01-\\x05]{3,}"}, "stop_token_ids": [8],
         "logit_bias": {"9": 1.5}, "ignore_eos": true})",
+    R"({"num_beams": 4, "n": 4, "logprobs": 1,
+        "constraint": {"grammar":
+            "root ::= [\\x01-\\x03] root [\\x04-\\x06] | \"!\""}})",
+    R"({"do_sample": true, "n": 4, "seed": 30, "temperature": 1.5,
+        "constraint": {"grammar":
+            "root ::= [\\x01-\\x03] root [\\x04-\\x06] root | [\\x07-\\x0b]"}})",
     R"({"forced_bos_token_id": 6, "forced_eos_token_id": 2})",
     R"({"num_beams": 3, "n": 3, "forced_bos_token_id": 6, "logprobs": 2,
         "forced_eos_token_id": [2, 5], "max_new_tokens": 4,

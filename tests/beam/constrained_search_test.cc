@@ -10,12 +10,16 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
+#include "base/status.h"
 #include "beam/group_search.h"
 #include "beam/strategy/length_penalty.h"
 #include "beam/strategy/selection_options.h"
 #include "constrain/choice_language.h"
+#include "constrain/gbnf_language.h"
+#include "constrain/pushdown_constraint.h"
 #include "constrain/regex_language.h"
 #include "constrain/text_constraint.h"
 #include "tests/beam/search_alone.h"
@@ -402,6 +406,36 @@ TEST(ConstrainedSearchTest, ASearchEndsWhereListsTakeTooMuchMemory) {
   EXPECT_THAT(search.Advance({.candidates = {{0, 1, -1.0f}}}, nullptr),
               testing::StatusIs(absl::StatusCode::kResourceExhausted,
                                 ::testing::HasSubstr("constraint")));
+}
+
+// After "db" a text may be read in too many ways, so the tokens after "d" are
+// not known.
+TEST(ConstrainedSearchTest, ASearchEndsWhereAGrammarIsTooAmbiguous) {
+  std::string grammar = "root ::= \"d\" q\nq ::= \"b\" s | \"c\"\ns ::= r0";
+  for (int i = 1; i < 300; ++i) grammar += Concat(" | r", i);
+  for (int i = 0; i < 300; ++i) {
+    grammar += Concat("\nr", i, " ::= \"a\" r", i, " \"", i, "\" | \"c\"");
+  }
+  absl::StatusOr<GrammarLanguage> language = CompileGbnf(grammar);
+  ASSERT_OK(language);
+  ASSERT_OK_AND_ASSIGN(
+      const std::shared_ptr<const Constraint> constraint,
+      PushdownConstraint::Make(
+          std::make_shared<const PushdownAutomaton>(
+              std::get<PushdownAutomaton>(*std::move(language))),
+          std::make_shared<const TokenVocabulary>(
+              std::vector<std::string>{"", "a", "b", "c", "d"}),
+          {.end_ids = {kEosId}}));
+  const Request request = SearchOf(2, 5);
+  GroupSearch search(request, *MakeSelectionParams(request.params), constraint,
+                     nullptr);
+  PlanSelection selection;
+  search.strategy().DescribeSelection(&selection);
+  ASSERT_OK(search.Advance({.candidates = {{0, 4, -1.0f}}}, nullptr));
+  search.UpdateSelection(&selection);
+  EXPECT_THAT(search.Advance({.candidates = {}}, nullptr),
+              testing::StatusIs(absl::StatusCode::kResourceExhausted,
+                                ::testing::HasSubstr("constraint.grammar")));
 }
 
 // After "b" a list is needed that is beyond the memory.

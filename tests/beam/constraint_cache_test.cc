@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/field_error.h"
+#include "constrain/text_constraint.h"
 #include "tests/status_matchers.h"
 #include "tests/text/test_tokenizer.h"
 

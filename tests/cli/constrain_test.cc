@@ -142,6 +142,38 @@ TEST(ConstrainTest, ErrorsOfASchemaHaveItsPointer) {
               HasSubstr("--no-spaces needs --json-schema"));
 }
 
+TEST(ConstrainTest, TextsOfAGrammarAreThoseOfItsRoot) {
+  const std::string file = ::testing::TempDir() + "/pairs.gbnf";
+  std::ofstream(file) << "root ::= \"(\" root \")\" | [xy]+ # pairs\n";
+  const ProgramRun run =
+      Constrain({"--grammar", file, "((xy))", "((x)", "(z)"});
+  EXPECT_EQ(run.exit_code, 1) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("1 call up to 64 deep"));
+  EXPECT_THAT(run.out, HasSubstr("a text has at least 1 bytes"));
+  EXPECT_THAT(run.out, HasSubstr("yes       \"((xy))\"\n"));
+  EXPECT_THAT(run.out, HasSubstr("no        \"((x)\": ends early, at byte 4, "
+                                 "where \")\" may follow"));
+  EXPECT_THAT(run.out, HasSubstr("leaves it at byte 1, after \"(\", where "
+                                 "\"(\", \"x\" or \"y\" may follow"));
+  const ProgramRun samples =
+      Constrain({"--grammar", file, "--json", "--samples", "20", "(x)", "-m",
+                 SourcePath("models/en-fr")});
+  ASSERT_EQ(samples.exit_code, 0) << samples.err;
+  const std::vector<json::value> lines = ParseLines(samples.out);
+  const json::value language = lines[0].at("language");
+  EXPECT_EQ(language.at("calls"), 1);
+  EXPECT_EQ(language.at("max_depth"), 64);
+  EXPECT_EQ(language.at("min_tokens"), 1);
+  EXPECT_EQ(language.at("samples").as_array().size(), 20);
+  EXPECT_EQ(lines[1].at("num_legal_tokens").as_int64(),
+            std::ssize(lines[1].at("tokens").as_array()));
+  std::ofstream(file) << "root ::= a\na ::= root \"x\" | \"y\"";
+  EXPECT_THAT(Constrain({"--grammar", file}).err,
+              HasSubstr("--grammar: rule \"a\" is left recursive"));
+  EXPECT_THAT(Constrain({"--grammar", "nope.gbnf"}).err,
+              HasSubstr("--grammar: no such file: nope.gbnf"));
+}
+
 TEST(ConstrainTest, ErrorsNameTheOption) {
   const auto error = [](std::vector<std::string> args,
                         const std::string& input = "") {
@@ -153,7 +185,8 @@ TEST(ConstrainTest, ErrorsNameTheOption) {
       error({"--regex", "(a"}),
       EndsWith("--regex: at byte 0: the group is not closed by \")\"\n"));
   EXPECT_THAT(error({"a"}),
-              HasSubstr("--regex, --choice or --json-schema must be given"));
+              HasSubstr("--regex, --choice, --json-schema or --grammar must "
+                        "be given, one of the four"));
   EXPECT_THAT(error({"--regex", "a", "--seed", "-1"}),
               HasSubstr("--seed must be an integer in [0, "));
   EXPECT_THAT(error({"--regex", "a", "--choice", "b"}), HasSubstr("got 2"));

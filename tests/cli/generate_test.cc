@@ -72,6 +72,14 @@ TEST(GenerateTest, TextsAreInALanguage) {
   EXPECT_THAT(err, HasSubstr("--json-schema: " + file +
                              ": a schema must be an object or a "
                              "boolean, got 5"));
+  const std::string grammar =
+      scratch.Write("pairs.gbnf", "root ::= \"(\" root \")\" | \"Oui.\"");
+  EXPECT_THAT(Generate({"--grammar", grammar, "It rains."}).out,
+              MatchesRegex("It rains.\n +-[0-9.]+  [(]*Oui\\.[)]*\n"));
+  EXPECT_THAT(
+      Generate({"--grammar", scratch.Write("bad.gbnf", "root ::= a"), "No."})
+          .err,
+      HasSubstr("--grammar: at line 1, column 10: no rule \"a\" is defined"));
   EXPECT_THAT(Generate({"--regex", "a", "--choice", "b", "No."}).err,
               HasSubstr("--regex and --choice, one option, are given 2 times"));
 }

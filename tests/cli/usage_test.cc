@@ -158,9 +158,7 @@ TEST(UsageTest, WhatWasProbablyMeantIsNamed) {
       {{"generate", "--verbose"}, "; did you mean --figures?\n"},
       {{"serve", "--verbose"}, "; did you mean --log-requests?\n"},
       {{"generate", "--mirostat", "2"}, "; there is nothing like it\n"},
-      {{"generate", "--grammar", "a"},
-       "; there is none, but --constraint can be a regular expression, a list "
-       "of choices or a JSON Schema\n"},
+      {{"generate", "--guided-grammar", "a"}, "; did you mean --constraint?\n"},
       {{"generate", "--src-lang", "en"}, "; did you mean --from?\n"},
       {{"generate", "--instructions", "a"}, "; did you mean --system?\n"},
       {{"batch", "--system-prompt", "a"},

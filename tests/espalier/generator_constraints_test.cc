@@ -5,6 +5,7 @@
 #include <regex>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -90,6 +91,35 @@ TEST_F(GeneratorConstraintsTest, TextsAreInTheLanguage) {
           EXPECT_NE(answer.hypotheses[i].finish_reason, FinishReason::kLength);
           EXPECT_LE(answer.hypotheses[i].tokens.size(), max_new_tokens);
         }
+      }
+    }
+  }
+}
+
+// Returns the text without its outer pairs of brackets.
+std::string_view WithinPairs(std::string_view text) {
+  while (text.size() >= 2 && text.front() == '(' && text.back() == ')') {
+    text = text.substr(1, text.size() - 2);
+  }
+  return text;
+}
+
+TEST_F(GeneratorConstraintsTest, TextsOfAGrammarHavePairsOfBrackets) {
+  for (GenerationParams params : WaysToDecode()) {
+    params.constraint = {.grammar =
+                             "root ::= \"(\" root \")\" | \"Il \" verb \".\"\n"
+                             "verb ::= \"pleut\" | \"neige\""};
+    const int64_t least = LeastNewTokens(params);
+    for (const int64_t max_new_tokens : {least, least + 1, least + 4, 40L}) {
+      params.max_new_tokens = max_new_tokens;
+      ASSERT_OK_AND_ASSIGN(const Generation answer, Run(params));
+      ASSERT_FALSE(answer.texts.empty());
+      for (size_t i = 0; i < answer.texts.size(); ++i) {
+        const std::string_view text = WithinPairs(answer.texts[i]);
+        EXPECT_TRUE(text == "Il pleut." || text == "Il neige.")
+            << answer.texts[i];
+        EXPECT_NE(answer.hypotheses[i].finish_reason, FinishReason::kLength);
+        EXPECT_LE(answer.hypotheses[i].tokens.size(), max_new_tokens);
       }
     }
   }

@@ -237,6 +237,14 @@ void Maker::AddSequenceBias(GenerationParams* params) {
 }
 
 void Maker::AddLanguage(GenerationParams* params) {
+  if (OneIn(4)) {
+    params->constraint = {
+        .grammar = OneOf({"root ::= \"(\" root \")\" root | [a-z]",
+                          "root ::= [a-z ]* (\"<\" root \">\")?",
+                          "root ::= root \"+\" t | t\nt ::= [0-9]+ | \"(\" "
+                          "root \")\""})};
+    return;
+  }
   params->constraint = {.regex = OneOf({"[a-z ]+[.?!]", "([A-Z][a-z]* ?)+",
                                         ".{1,12}", "[0-9a-f]*", "[^aeiou]+"})};
 }

@@ -216,7 +216,7 @@ TEST(RefusalsTest, MutatedBodiesAreReadOrRefused) {
 TEST(RefusalsTest, WhatChangesTheAnswerAndIsNotThereIsRefused) {
   for (const char* field :
        {R"("suffix": "x")", R"("tools": [{"type": "function"}])",
-        R"("no_stop_trim": true)", R"("grammar": "root ::= a")",
+        R"("no_stop_trim": true)", R"("structural_tag": "a")",
         R"("logits_processors": ["x"])", R"("tool_choice": "required")"}) {
     const absl::Status status =
         Read(kInCompletions, Concat(R"({"prompt": "a", )", field, "}"));
@@ -234,10 +234,10 @@ TEST(RefusalsTest, WhatChangesTheAnswerAndIsNotThereIsRefused) {
 TEST(RefusalsTest, WhatIsNotSupportedIsSoAtAnySize) {
   std::string large = R"({"type": "text")";
   for (int i = 0; i < 1024; ++i) large += Concat(R"(, ")", i, R"(": 0)");
-  EXPECT_THAT(
-      Message(Read(kInCompletions,
-                   Concat(R"({"prompt": "a", "grammar": )", large, "}}"))),
-      StartsWith("grammar is not supported"));
+  EXPECT_THAT(Message(Read(kInCompletions,
+                           Concat(R"({"prompt": "a", "structural_tag": )",
+                                  large, "}}"))),
+              StartsWith("structural_tag is not supported"));
 }
 
 // As of a line of a batch.

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <regex>
 #include <string>
 #include <string_view>
@@ -67,6 +68,35 @@ TEST_F(ConstrainedCallsTest, EachNameOfTheFieldConstrainsTheText) {
       }
     }
   }
+}
+
+TEST_F(ConstrainedCallsTest, EachNameOfAGrammarConstrainsTheText) {
+  const std::string grammar = R"("root ::= \"(\" root \")\" | [xy] # pairs")";
+  const std::regex pattern("\\(*[xy]\\)*");
+  for (const std::string& fields :
+       {R"("structured_outputs": {"grammar": )" + grammar + "}",
+        R"("grammar": )" + grammar, R"("ebnf": )" + grammar,
+        R"("constraint": {"grammar": )" + grammar + "}"}) {
+    for (const char* const search :
+         {R"("num_beams": 4, "n": 4)",
+          R"("temperature": 1.5, "n": 5, "seed": 3)"}) {
+      const RawResponse response = Complete(Concat(fields, ", ", search));
+      ASSERT_EQ(response.status, 200) << response.body;
+      const json::value answer = ParseJson(response.body).value();
+      for (const json::value& choice : answer.at("choices").as_array()) {
+        const std::string text(choice.at("text").as_string());
+        EXPECT_TRUE(std::regex_match(text, pattern)) << text;
+        EXPECT_EQ(std::ranges::count(text, '('), std::ranges::count(text, ')'))
+            << text;
+        EXPECT_EQ(choice.at("finish_reason"), "stop");
+      }
+    }
+  }
+  ExpectRefused(R"("grammar": "root ::= a")", "grammar",
+                "grammar: at line 1, column 10: no rule \"a\" is defined");
+  ExpectRefused(R"("structured_outputs": {"grammar": "start: \"a\""})",
+                "structured_outputs.grammar", "Lark is not supported");
+  ExpectRefused(R"("grammar": 7)", "grammar", "must be a string, got 7");
 }
 
 TEST_F(ConstrainedCallsTest, EachNameOfASchemaConstrainsTheText) {
@@ -299,8 +329,7 @@ TEST_F(ConstrainedCallsTest, ANumberBeyondDoubleIsRefused) {
 }
 
 TEST_F(ConstrainedCallsTest, OtherKindsAreRefusedByName) {
-  for (const std::string kind :
-       {"grammar", "structural_tag", "whitespace_pattern"}) {
+  for (const std::string kind : {"structural_tag", "whitespace_pattern"}) {
     ExpectRefused(Concat(R"("structured_outputs": {")", kind, R"(": true})"),
                   Concat("structured_outputs.", kind), "is not supported");
   }
@@ -310,6 +339,8 @@ TEST_F(ConstrainedCallsTest, OtherKindsAreRefusedByName) {
                 "it is structured_outputs with choice");
   ExpectRefused(R"("guided_json": {})", "guided_json",
                 "it is structured_outputs with json");
+  ExpectRefused(R"("guided_grammar": "root ::= a")", "guided_grammar",
+                "it is structured_outputs with grammar");
   EXPECT_EQ(Complete(R"("structured_outputs": {"json": null, "regex": null,
                          "disable_any_whitespace": false},
                         "guided_regex": null)")

@@ -16,7 +16,10 @@
 #include "base/stopwatch.h"
 #include "constrain/byte_automaton.h"
 #include "constrain/choice_language.h"
+#include "constrain/gbnf_language.h"
 #include "constrain/json_schema.h"
+#include "constrain/pushdown_configurations.h"
+#include "constrain/pushdown_constraint.h"
 #include "constrain/regex_language.h"
 #include "constrain/sample_text.h"
 #include "constrain/token_constraint.h"
@@ -37,7 +40,7 @@ constexpr int64_t kSampleBytes = 60;
 // for each of a text.
 constexpr size_t kMaxTokenizedBytes = 256 << 10;
 
-// Longer schemas are not read.
+// Longer schemas and grammars are not read.
 constexpr size_t kMaxSchemaBytes = 16 << 20;
 
 absl::StatusOr<ByteAutomaton> CompileSchemaFile(
@@ -47,7 +50,19 @@ absl::StatusOr<ByteAutomaton> CompileSchemaFile(
   return CompileJsonSchema(schema, {.has_spaces = !options.no_spaces});
 }
 
-absl::StatusOr<ByteAutomaton> Compile(const ConstrainOptions& options) {
+absl::StatusOr<GrammarLanguage> CompileGrammarFile(
+    const ConstrainOptions& options) {
+  ASSIGN_OR_RETURN(const std::string grammar,
+                   ReadFile(options.grammar, kMaxSchemaBytes));
+  return CompileGbnf(grammar);
+}
+
+absl::StatusOr<GrammarLanguage> Compile(const ConstrainOptions& options) {
+  if (!options.grammar.empty()) {
+    absl::StatusOr<GrammarLanguage> grammar = CompileGrammarFile(options);
+    if (!grammar.ok()) return Annotate(grammar.status(), "--grammar");
+    return grammar;
+  }
   if (!options.json_schema.empty()) {
     absl::StatusOr<ByteAutomaton> schema = CompileSchemaFile(options);
     if (!schema.ok()) return Annotate(schema.status(), "--json-schema");
@@ -78,11 +93,135 @@ struct ByteRange {
   int last = 0;
 };
 
+// A language, and the tokens that spell its texts if a model is given.
+class Language {
+ public:
+  using State = int32_t;  // in a text, and in its tokens
+
+  static absl::StatusOr<Language> Make(const ConstrainOptions& options) {
+    const Stopwatch stopwatch;
+    ASSIGN_OR_RETURN(GrammarLanguage compiled, Compile(options));
+    Language language(std::move(compiled));
+    language.compile_ms_ = absl::ToDoubleMilliseconds(stopwatch.Elapsed());
+    if (options.model.empty()) return language;
+    RETURN_IF_ERROR(
+        language.LoadTokens(options.model, options.names.Of("model")));
+    return language;
+  }
+
+  double compile_ms() const { return compile_ms_; }
+  // Null if the language is an automaton that calls none.
+  const PushdownAutomaton* calls() const { return calls_.get(); }
+  int num_states() const {
+    return calls_ ? calls_->num_states() : automaton_->num_states();
+  }
+  int num_classes() const {
+    return calls_ ? calls_->num_classes() : automaton_->num_classes();
+  }
+  int64_t table_bytes() const {
+    return calls_ ? calls_->table_bytes() : automaton_->table_bytes();
+  }
+
+  // Texts of bytes.
+  int min_bytes() const {
+    return calls_ ? configurations_->min_bytes(PushdownConfigurations::kStart)
+                  : automaton_->min_bytes(ByteAutomaton::kStart);
+  }
+  PushdownConfigurations::MatchResult Match(std::string_view text) const {
+    if (calls_) return configurations_->Match(text);
+    return {automaton_->Match(text)};
+  }
+  std::vector<uint8_t> BytesAfter(State state) const {
+    return calls_ ? configurations_->BytesAfter(state)
+                  : automaton_->BytesAfter(state);
+  }
+  bool accepts(State state) const {
+    return calls_ ? configurations_->accepts(state)
+                  : automaton_->accepts(state);
+  }
+  // Nullopt if the language is too ambiguous to find one.
+  std::optional<std::string> Sample(std::mt19937_64* random) const {
+    return calls_ ? SampleText(*configurations_, kSampleBytes, random)
+                  : SampleText(*automaton_, kSampleBytes, random);
+  }
+
+  // Texts of tokens. REQUIRES: a model.
+  const Tokenizer* tokenizer() const { return text_.tokenizer.get(); }
+  int vocab_size() const { return vocabulary_->inside.vocab_size(); }
+  State FirstTokenState() const {
+    return calls_ ? calls_constraint_->start() : constraint_->start();
+  }
+  // Returns a negative number if the token is illegal.
+  State Advance(State state, TokenId token) const {
+    return calls_ ? calls_constraint_->Advance(state, token)
+                  : constraint_->Advance(state, token);
+  }
+  int64_t NumFirstTokens() const {
+    if (calls_) {
+      return std::ssize(
+          calls_constraint_->LegalTokens(FirstTokenState(), kAnyRoom).tokens);
+    }
+    std::vector<TokenId> tokens;
+    constraint_->LegalTokens(constraint_->start(), &tokens);
+    return std::ssize(tokens);
+  }
+  int min_tokens() const {
+    if (calls_) return accepts(0) ? 0 : calls_constraint_->MinRoom(false);
+    return constraint_->min_tokens(constraint_->start());
+  }
+
+ private:
+  static constexpr int32_t kAnyRoom = PushdownConstraint::kNever;
+
+  explicit Language(GrammarLanguage language) {
+    if (auto* const plain = std::get_if<ByteAutomaton>(&language)) {
+      automaton_ = std::make_shared<const ByteAutomaton>(std::move(*plain));
+      return;
+    }
+    calls_ = std::make_shared<const PushdownAutomaton>(
+        std::get<PushdownAutomaton>(std::move(language)));
+    configurations_ =
+        std::make_unique<PushdownConfigurations>(calls_, calls_->bytes());
+  }
+
+  // `option` is how the directory was given.
+  absl::Status LoadTokens(const std::string& directory,
+                          const std::string& option) {
+    ASSIGN_OR_RETURN(text_, LoadModelText(directory, option));
+    vocabulary_ =
+        std::make_shared<TokenVocabulary>(TokenBytesOf(*text_.tokenizer));
+    const absl::Status status = MakeConstraint();
+    return status.ok() ? status : Annotate(status, option);
+  }
+
+  absl::Status MakeConstraint() {
+    if (calls_) {
+      ASSIGN_OR_RETURN(calls_constraint_,
+                       PushdownConstraint::Make(calls_, vocabulary_, {}));
+      return absl::OkStatus();
+    }
+    ASSIGN_OR_RETURN(TokenConstraint constraint,
+                     TokenConstraint::Make(automaton_, vocabulary_));
+    constraint_ = std::move(constraint);
+    return absl::OkStatus();
+  }
+
+  // One of the two.
+  std::shared_ptr<const ByteAutomaton> automaton_;
+  std::shared_ptr<const PushdownAutomaton> calls_;
+  std::unique_ptr<const PushdownConfigurations> configurations_;  // for calls_
+  ModelText text_;
+  std::shared_ptr<const TokenVocabulary> vocabulary_;
+  std::optional<TokenConstraint> constraint_;
+  std::shared_ptr<const PushdownConstraint> calls_constraint_;
+  double compile_ms_ = 0;
+};
+
 // Returns the bytes that may follow in a state, ascending.
-std::vector<ByteRange> RangesAfter(const ByteAutomaton& automaton,
-                                   ByteAutomaton::State state) {
+std::vector<ByteRange> RangesAfter(const Language& language,
+                                   Language::State state) {
   std::vector<ByteRange> ranges;
-  for (const int byte : automaton.BytesAfter(state)) {
+  for (const int byte : language.BytesAfter(state)) {
     if (ranges.empty() || ranges.back().last + 1 < byte) {
       ranges.push_back({byte, byte});
     }
@@ -92,16 +231,16 @@ std::vector<ByteRange> RangesAfter(const ByteAutomaton& automaton,
 }
 
 // Returns what may follow in a state: bytes, and the end of the text.
-std::vector<std::string> Expected(const ByteAutomaton& automaton,
-                                  ByteAutomaton::State state) {
+std::vector<std::string> Expected(const Language& language,
+                                  Language::State state) {
   std::vector<std::string> expected;
-  for (const ByteRange& range : RangesAfter(automaton, state)) {
+  for (const ByteRange& range : RangesAfter(language, state)) {
     expected.push_back(ShownByte(static_cast<uint8_t>(range.first)));
     const std::string last = ShownByte(static_cast<uint8_t>(range.last));
     if (range.last == range.first + 1) expected.push_back(last);
     if (range.last > range.first + 1) expected.back() += " to " + last;
   }
-  if (automaton.accepts(state)) expected.emplace_back("the end");
+  if (language.accepts(state)) expected.emplace_back("the end");
   return expected;
 }
 
@@ -114,48 +253,6 @@ std::string Joined(const std::vector<std::string>& parts) {
   return joined;
 }
 
-// A language, and the tokens that spell its texts if a model is given.
-class Language {
- public:
-  static absl::StatusOr<Language> Make(const ConstrainOptions& options) {
-    const Stopwatch stopwatch;
-    ASSIGN_OR_RETURN(ByteAutomaton automaton, Compile(options));
-    Language language(std::move(automaton));
-    language.compile_ms_ = absl::ToDoubleMilliseconds(stopwatch.Elapsed());
-    if (options.model.empty()) return language;
-    RETURN_IF_ERROR(
-        language.LoadTokens(options.model, options.names.Of("model")));
-    return language;
-  }
-
-  const ByteAutomaton& automaton() const { return *automaton_; }
-  const Tokenizer* tokenizer() const { return text_.tokenizer.get(); }
-  const TokenConstraint& constraint() const { return *constraint_; }
-  double compile_ms() const { return compile_ms_; }
-
- private:
-  explicit Language(ByteAutomaton automaton)
-      : automaton_(
-            std::make_shared<const ByteAutomaton>(std::move(automaton))) {}
-
-  // `option` is how the directory was given.
-  absl::Status LoadTokens(const std::string& directory,
-                          const std::string& option) {
-    ASSIGN_OR_RETURN(text_, LoadModelText(directory, option));
-    absl::StatusOr<TokenConstraint> constraint = TokenConstraint::Make(
-        automaton_,
-        std::make_shared<TokenVocabulary>(TokenBytesOf(*text_.tokenizer)));
-    if (!constraint.ok()) return Annotate(constraint.status(), option);
-    constraint_ = *std::move(constraint);
-    return absl::OkStatus();
-  }
-
-  std::shared_ptr<const ByteAutomaton> automaton_;
-  ModelText text_;
-  std::optional<TokenConstraint> constraint_;
-  double compile_ms_ = 0;
-};
-
 // Tokens of a text.
 struct Spelling {
   std::vector<TokenId> tokens;
@@ -165,7 +262,7 @@ struct Spelling {
 
 // The result for one text.
 struct TextCheck {
-  ByteAutomaton::MatchResult match;
+  PushdownConfigurations::MatchResult match;
   std::optional<Spelling> spelling = {};  // with a model
 };
 
@@ -176,14 +273,13 @@ absl::StatusOr<Spelling> Spell(const Language& language,
                            " bytes with a model, this one has ", text.size());
   }
   const Tokenizer& tokenizer = *language.tokenizer();
-  const TokenConstraint& constraint = language.constraint();
   Spelling spelling;
   ASSIGN_OR_RETURN(spelling.tokens, tokenizer.EncodeOutput(text));
   ASSIGN_OR_RETURN(spelling.decoded, tokenizer.Decode(spelling.tokens));
-  TokenConstraint::State state = constraint.start();
+  Language::State state = language.FirstTokenState();
   for (const TokenId token : spelling.tokens) {
-    state = constraint.Advance(state, token);
-    if (state == TokenConstraint::kNone) break;
+    state = language.Advance(state, token);
+    if (state < 0) break;
     ++spelling.num_legal;
   }
   return spelling;
@@ -191,7 +287,13 @@ absl::StatusOr<Spelling> Spell(const Language& language,
 
 absl::StatusOr<TextCheck> Check(const Language& language,
                                 const std::string& text) {
-  TextCheck check = {.match = language.automaton().Match(text)};
+  TextCheck check = {.match = language.Match(text)};
+  if (!check.match.is_known) {
+    return InvalidArgument(
+        "the grammar is too ambiguous at byte ", check.match.num_matched,
+        " of ", ShownInQuotes(text), ": there are more than ",
+        PushdownConfigurations::kMaxWays, " ways to read it");
+  }
   if (language.tokenizer() == nullptr) return check;
   ASSIGN_OR_RETURN(check.spelling, Spell(language, text));
   return check;
@@ -217,23 +319,22 @@ std::string DescribeSpelling(const Language& language, const std::string& text,
 // Each returns a part of the output in words.
 std::string WriteLanguage(const Language& language,
                           const std::vector<std::string>& samples) {
-  const ByteAutomaton& automaton = language.automaton();
   std::ostringstream out;
-  out << "language  " << automaton.num_states()
-      << (automaton.num_states() == 1 ? " state, " : " states, ")
-      << automaton.num_classes() << " classes of bytes, "
-      << automaton.table_bytes() << " bytes, compiled in ";
+  out << "language  " << language.num_states()
+      << (language.num_states() == 1 ? " state, " : " states, ");
+  if (const PushdownAutomaton* const calls = language.calls()) {
+    out << calls->num_calls() << (calls->num_calls() == 1 ? " call" : " calls")
+        << " up to " << calls->max_depth() << " deep, ";
+  }
+  out << language.num_classes() << " classes of bytes, "
+      << language.table_bytes() << " bytes, compiled in ";
   out.precision(3);
   out << language.compile_ms() << " ms; a text has at least "
-      << automaton.min_bytes(ByteAutomaton::kStart) << " bytes\n";
+      << language.min_bytes() << " bytes\n";
   if (language.tokenizer() != nullptr) {
-    std::vector<TokenId> tokens;
-    language.constraint().LegalTokens(language.constraint().start(), &tokens);
-    out << "tokens    " << tokens.size() << " of "
-        << language.constraint().vocab_size()
-        << " may be the first; a text has at least "
-        << language.constraint().min_tokens(language.constraint().start())
-        << '\n';
+    out << "tokens    " << language.NumFirstTokens() << " of "
+        << language.vocab_size() << " may be the first; a text has at least "
+        << language.min_tokens() << '\n';
   }
   for (const std::string& sample : samples) {
     out << "sample    " << ShownInQuotes(sample) << '\n';
@@ -254,8 +355,7 @@ std::string WriteCheck(const Language& language, const std::string& text,
     out += is_cut ? Concat(": ends early, at byte ", matched.size())
                   : Concat(": leaves it at byte ", matched.size(), ", after ",
                            BytesInQuotes(matched));
-    out += Concat(", where ",
-                  Joined(Expected(language.automaton(), check.match.state)),
+    out += Concat(", where ", Joined(Expected(language, check.match.state)),
                   " may follow");
   } else if (check.spelling) {
     out += DescribeSpelling(language, text, *check.spelling);
@@ -266,19 +366,18 @@ std::string WriteCheck(const Language& language, const std::string& text,
 // As WriteLanguage and WriteCheck, in JSON.
 json::object LanguageJson(const Language& language,
                           const std::vector<std::string>& samples) {
-  const ByteAutomaton& automaton = language.automaton();
-  json::object object = {
-      {"states", automaton.num_states()},
-      {"byte_classes", automaton.num_classes()},
-      {"table_bytes", automaton.table_bytes()},
-      {"compile_ms", language.compile_ms()},
-      {"min_bytes", automaton.min_bytes(ByteAutomaton::kStart)}};
+  json::object object = {{"states", language.num_states()},
+                         {"byte_classes", language.num_classes()},
+                         {"table_bytes", language.table_bytes()},
+                         {"compile_ms", language.compile_ms()},
+                         {"min_bytes", language.min_bytes()}};
+  if (const PushdownAutomaton* const calls = language.calls()) {
+    object["calls"] = calls->num_calls();
+    object["max_depth"] = calls->max_depth();
+  }
   if (language.tokenizer() != nullptr) {
-    std::vector<TokenId> tokens;
-    language.constraint().LegalTokens(language.constraint().start(), &tokens);
-    object["first_tokens"] = tokens.size();
-    object["min_tokens"] =
-        language.constraint().min_tokens(language.constraint().start());
+    object["first_tokens"] = language.NumFirstTokens();
+    object["min_tokens"] = language.min_tokens();
   }
   object["samples"] = json::array(samples.begin(), samples.end());
   return {{"language", std::move(object)}};
@@ -291,12 +390,11 @@ json::object CheckJson(const Language& language, const std::string& text,
   if (!check.match.in_language) {
     object["num_matched_bytes"] = check.match.num_matched;
     json::array next;
-    for (const ByteRange& range :
-         RangesAfter(language.automaton(), check.match.state)) {
+    for (const ByteRange& range : RangesAfter(language, check.match.state)) {
       next.push_back(json::array{range.first, range.last});
     }
     object["next_bytes"] = std::move(next);
-    object["may_end"] = language.automaton().accepts(check.match.state);
+    object["may_end"] = language.accepts(check.match.state);
   }
   if (check.spelling) {
     const Spelling& spelling = *check.spelling;
@@ -344,8 +442,9 @@ class ConstrainRun {
     std::mt19937_64 random(options_.seed);
     std::vector<std::string> samples;
     for (int i = 0; i < options_.num_samples; ++i) {
-      samples.push_back(
-          SampleText(language_.automaton(), kSampleBytes, &random));
+      if (auto sample = language_.Sample(&random)) {
+        samples.push_back(*std::move(sample));
+      }
     }
     output_.Write(options_.json
                       ? WriteJson(LanguageJson(language_, samples)) + "\n"
@@ -402,13 +501,13 @@ class ConstrainRun {
 };
 
 absl::Status CheckOptions(const ConstrainOptions& options) {
-  const int num_languages = (options.regex.empty() ? 0 : 1) +
-                            (options.choices.empty() ? 0 : 1) +
-                            (options.json_schema.empty() ? 0 : 1);
+  const int num_languages =
+      (options.regex.empty() ? 0 : 1) + (options.choices.empty() ? 0 : 1) +
+      (options.json_schema.empty() ? 0 : 1) + (options.grammar.empty() ? 0 : 1);
   if (num_languages != 1) {
     return InvalidArgument(
-        "--regex, --choice or --json-schema must be given, one of the three, "
-        "got ",
+        "--regex, --choice, --json-schema or --grammar must be given, one of "
+        "the four, got ",
         num_languages == 0 ? "none" : Concat(num_languages));
   }
   if (options.no_spaces && options.json_schema.empty()) {
@@ -466,6 +565,7 @@ const char kConstrainExamples[] =
   espalier constrain --choice yes --choice no --json --input answers.jsonl
   espalier constrain --regex '(Oui|Non), .*' -m models/en-fr "Oui, il pleut."
   espalier constrain --json-schema point.json '{"x": 1, "y": 2.5}' '{"y": 2}'
+  espalier constrain --grammar json.gbnf '{"a": [1, 2]}'
 
 Compiles the language to an automaton over bytes, and prints its size and a few
 random texts of it. Of each text it says whether it is in the language; if not,
@@ -480,12 +580,16 @@ A JSON Schema is of draft 2020-12, 7, 6 or 4. Its texts are those of values
 that satisfy it, with the keys that it names in its order; an error has the
 JSON pointer of a keyword that cannot be enforced.
 
+A grammar is in GBNF, the format of llama.cpp, and its texts are those of the
+rule "root". A rule may lead back to itself, up to 64 within one another.
+
 With -m the model's tokenizer spells each text, and a text of the language that
 it changes, by a normalizer say, is shown with what it becomes.
 
 A line in:   {"text": "yes"}
 Lines out, with --json:  {"language": {"states": ..., "byte_classes": ...,
   "table_bytes": ..., "compile_ms": ..., "min_bytes": ..., "samples": [...]}},
+  with "calls" and "max_depth" of a grammar whose rules lead back to themselves,
   then for each text {"text": ..., "in_language": true} or {"text": ...,
   "in_language": false, "num_matched_bytes": ..., "next_bytes": [[first, last],
   ...], "may_end": ...}; with -m also "tokens", "num_legal_tokens" and, if the

@@ -16,6 +16,7 @@ struct ConstrainOptions {
   std::string regex;
   std::vector<std::string> choices;
   std::string json_schema;  // file
+  std::string grammar;      // file
   bool no_spaces = false;   // in its texts
   // Directory whose tokenizer spells the texts; empty: no tokens are shown. Its
   // weights are not read.

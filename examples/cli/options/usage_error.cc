@@ -169,7 +169,8 @@ OptionNames TypedNames(const CLI::App& command, std::span<char* const> args) {
     const std::string key = KeyOf(option->get_name());
     names.AddTyped(key, typed);
     // They are short for the option of a field.
-    if (key == "regex" || key == "choice" || key == "json_schema") {
+    if (key == "regex" || key == "choice" || key == "json_schema" ||
+        key == "grammar") {
       names.AddTyped("constraint", typed);
     }
     if (TakesNext(command, arg)) ++i;

@@ -39,9 +39,7 @@ inline std::vector<MalformedRequest> MalformedParams() {
       params(R"({"top_a": 1})",
              "unknown field \"top_a\" in params; there is nothing like it"),
       params(R"({"grammar": "root ::= a"})",
-             "unknown field \"grammar\" in params; there is none, but "
-             "constraint can be a regular expression, a list of choices or a "
-             "JSON Schema"),
+             "unknown field \"grammar\" in params; did you mean constraint?"),
       params(R"({"guided_regex": "a"})",
              "unknown field \"guided_regex\" in params; did you mean "
              "constraint?"),
@@ -201,13 +199,15 @@ inline std::vector<MalformedRequest> MalformedParams() {
       params(
           R"({"constraint": "a"})",
           "constraint must be an object with regex, a string, choice, a list "
-          "of strings, json_schema, a schema, or tool_calls, an object, got "
-          "\"a\""),
+          "of strings, json_schema, a schema, grammar, a string, or "
+          "tool_calls, "
+          "an object, got \"a\""),
       params(
           R"({"constraint": {}})",
           "constraint must be an object with regex, a string, choice, a list "
-          "of strings, json_schema, a schema, or tool_calls, an object, got "
-          "{}"),
+          "of strings, json_schema, a schema, grammar, a string, or "
+          "tool_calls, "
+          "an object, got {}"),
       params(R"({"constraint": {"json_schema": "{}"}})",
              "constraint.json_schema must be an object or a boolean, got "
              "\"{}\""),
@@ -218,6 +218,11 @@ inline std::vector<MalformedRequest> MalformedParams() {
              "constraint.whitespace must be unset without a schema, got regex"),
       params(R"({"constraint": {"regex": ["a"]}})",
              "constraint.regex must be a string, got [\"a\"]"),
+      params(R"({"constraint": {"grammar": {"root": "a"}}})",
+             "constraint.grammar must be a string, got {\"root\": \"a\"}"),
+      params(R"({"constraint": {"grammar": "root ::= [0-9]", "regex": "a"}})",
+             "constraint must have one kind of language, got grammar and "
+             "regex"),
       params(R"({"constraint": {"choice": ["a", 7]}})",
              "constraint.choice[1] must be a string, got 7"),
       params(R"({"constraint": {"regex": "a", "choice": ["a"]}})",

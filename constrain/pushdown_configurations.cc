@@ -1,0 +1,276 @@
+#include "constrain/pushdown_configurations.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/hash.h"
+
+namespace espalier {
+
+// Ways to visit, each once: where a call has just led to, the end of the called
+// text may not come next, because a call reads at least a byte.
+struct PushdownConfigurations::Closure {
+  struct Visit {
+    Way way;
+    bool is_called = false;
+    friend auto operator<=>(const Visit&, const Visit&) = default;
+  };
+
+  void Add(const Way& way, bool is_called) {
+    if (seen.insert({way, is_called}).second)
+      visits.push_back({way, is_called});
+  }
+
+  std::vector<Visit> visits;
+  std::set<Visit> seen;
+  bool accepts = false;
+};
+
+PushdownConfigurations::PushdownConfigurations(
+    std::shared_ptr<const PushdownAutomaton> automaton, PushdownCosts costs)
+    : automaton_(std::move(automaton)),
+      costs_(std::move(costs)),
+      chunks_(new std::atomic<Chunk*>[kMaxChunks]()) {
+  const std::lock_guard lock(mutex_);
+  const int32_t empty = Intern({.height = 0, .cost = 0, .edges = {}});
+  // Few ways lead from one state.
+  Add({{PushdownAutomaton::kStart, empty}});
+}
+
+PushdownConfigurations::~PushdownConfigurations() {
+  for (int i = 0; i < kMaxChunks; ++i) delete chunks_[i].load();
+}
+
+PushdownConfigurations::State PushdownConfigurations::Next(
+    State state, std::string_view bytes) const {
+  for (const char byte : bytes) {
+    state = Next(state, static_cast<uint8_t>(byte));
+    if (state < 0) return state;
+  }
+  return state;
+}
+
+PushdownConfigurations::State PushdownConfigurations::MakeNext(
+    State state, int byte_class) const {
+  const Record& record = RecordOf(state);
+  const std::lock_guard lock(mutex_);
+  std::vector<Way> ways;
+  for (const Way& way : record.ways) {
+    const PushdownAutomaton::State next =
+        automaton_->NextByClass(way.state, byte_class);
+    if (next != PushdownAutomaton::kNone &&
+        IsLive(next, nodes_[way.node].height)) {
+      ways.push_back({next, way.node});
+    }
+  }
+  const State next = ways.empty() ? kNone : Add(std::move(ways));
+  record.next[byte_class].store(next, std::memory_order_release);
+  return next;
+}
+
+PushdownConfigurations::State PushdownConfigurations::Add(
+    std::vector<Way> ways) const {
+  Merge(&ways);
+  Closure closure;
+  if (!Close(std::move(ways), &closure)) return kTooMany;
+  std::vector<Way> readers;
+  int32_t more = kNever;
+  for (const auto& [way, is_called] : closure.visits) {
+    const Node& node = nodes_[way.node];
+    more = std::min(
+        more,
+        AddCosts(costs_.More(way.state, LevelsAbove(node.height)), node.cost));
+    if (automaton_->reads_bytes(way.state)) readers.push_back(way);
+  }
+  Merge(&readers);
+  if (std::ssize(readers) > kMaxWays) return kTooMany;
+  return InternRecord(std::move(readers), closure.accepts, more);
+}
+
+bool PushdownConfigurations::Close(std::vector<Way> ways,
+                                   Closure* closure) const {
+  constexpr size_t kMaxVisits = 4 * kMaxWays;
+  for (const Way& way : ways) closure->Add(way, /*is_called=*/false);
+  for (size_t i = 0; i < closure->visits.size(); ++i) {
+    if (closure->visits.size() > kMaxVisits) return false;
+    const auto [way, is_called] = closure->visits[i];
+    const int height = nodes_[way.node].height;
+    if (automaton_->accepts(way.state) && !is_called) {
+      if (height == 0) closure->accepts = true;
+      for (const Way& below : nodes_[way.node].edges) {
+        closure->Add(below, /*is_called=*/false);
+      }
+    }
+    for (const auto& [callee, after] : automaton_->CallsOf(way.state)) {
+      if (automaton_->ends(after)) {
+        if (automaton_->bytes().More(callee, LevelsAbove(height)) != kNever) {
+          closure->Add({callee, way.node}, /*is_called=*/true);
+        }
+      } else if (LevelsAbove(height) > 0 && IsLive(after, height) &&
+                 automaton_->bytes().More(callee, LevelsAbove(height + 1)) !=
+                     kNever) {
+        const int32_t cost =
+            AddCosts(CostOf(after, height), nodes_[way.node].cost);
+        const int32_t node = Intern(
+            {.height = height + 1, .cost = cost, .edges = {{after, way.node}}});
+        closure->Add({callee, node}, /*is_called=*/true);
+      }
+    }
+  }
+  return closure->visits.size() <= kMaxVisits;
+}
+
+void PushdownConfigurations::Merge(std::vector<Way>* ways) const {
+  std::ranges::sort(*ways, [&](const Way& a, const Way& b) {
+    return std::pair(a.state, nodes_[a.node].height) <
+           std::pair(b.state, nodes_[b.node].height);
+  });
+  size_t num_merged = 0;
+  for (const Way& way : *ways) {
+    if (num_merged > 0) {
+      Way& last = (*ways)[num_merged - 1];
+      if (last.state == way.state &&
+          nodes_[last.node].height == nodes_[way.node].height) {
+        last.node = Union(last.node, way.node);
+        continue;
+      }
+    }
+    (*ways)[num_merged++] = way;
+  }
+  ways->resize(num_merged);
+}
+
+int32_t PushdownConfigurations::Union(int32_t a, int32_t b) const {
+  if (a == b) return a;
+  if (b < a) std::swap(a, b);
+  const auto found = unions_.find({a, b});
+  if (found != unions_.end()) return found->second;
+  Node node = {.height = nodes_[a].height,
+               .cost = std::min(nodes_[a].cost, nodes_[b].cost),
+               .edges = {}};
+  // Copies, because the unions below them add nodes.
+  const std::vector<Way> edges = nodes_[a].edges;
+  const std::vector<Way> others = nodes_[b].edges;
+  for (size_t i = 0, j = 0; i < edges.size() || j < others.size();) {
+    if (j == others.size() ||
+        (i < edges.size() && edges[i].state < others[j].state)) {
+      node.edges.push_back(edges[i++]);
+    } else if (i == edges.size() || others[j].state < edges[i].state) {
+      node.edges.push_back(others[j++]);
+    } else {
+      const int32_t below = Union(edges[i].node, others[j].node);
+      node.edges.push_back({edges[i].state, below});
+      ++i;
+      ++j;
+    }
+  }
+  const int32_t result = Intern(std::move(node));
+  unions_.emplace(std::pair(a, b), result);
+  num_bytes_ += 64;
+  return result;
+}
+
+namespace {
+
+template <typename Ways>
+uint64_t HashOfWays(const Ways& ways, int64_t also) {
+  return HashOf(std::string_view(reinterpret_cast<const char*>(ways.data()),
+                                 ways.size() * sizeof(ways[0]))) ^
+         HashOf(static_cast<uint64_t>(also));
+}
+
+}  // namespace
+
+int32_t PushdownConfigurations::Intern(Node node) const {
+  const uint64_t hash = HashOfWays(node.edges, node.height);
+  const auto [begin, end] = node_numbers_.equal_range(hash);
+  for (auto it = begin; it != end; ++it) {
+    const Node& other = nodes_[it->second];
+    if (other.height == node.height && other.edges == node.edges) {
+      return it->second;
+    }
+  }
+  const auto number = static_cast<int32_t>(nodes_.size());
+  node.edges.shrink_to_fit();
+  num_bytes_ +=
+      static_cast<int64_t>(sizeof(Node) + 48 + node.edges.size() * sizeof(Way));
+  nodes_.push_back(std::move(node));
+  node_numbers_.emplace(hash, number);
+  return number;
+}
+
+PushdownConfigurations::State PushdownConfigurations::InternRecord(
+    std::vector<Way> ways, bool accepts, int32_t more) const {
+  const uint64_t hash = HashOfWays(ways, accepts ? 1 : 0);
+  const auto [begin, end] = numbers_.equal_range(hash);
+  for (auto it = begin; it != end; ++it) {
+    const Record& other = RecordOf(it->second);
+    if (other.accepts == accepts && other.ways == ways) return it->second;
+  }
+  const State number = num_records_;
+  const int chunk_idx = number >> kChunkBits;
+  if (chunk_idx == kMaxChunks) return kTooMany;
+  Chunk* chunk = chunks_[chunk_idx].load(std::memory_order_relaxed);
+  if (chunk == nullptr) {
+    chunk = new Chunk;
+    num_bytes_ += sizeof(Chunk);
+    chunks_[chunk_idx].store(chunk, std::memory_order_release);
+  }
+  auto record = std::make_unique<Record>();
+  record->ways = std::move(ways);
+  record->ways.shrink_to_fit();
+  record->accepts = accepts;
+  record->more = more;
+  const int num_classes = automaton_->num_classes();
+  record->next.reset(new std::atomic<State>[num_classes]);
+  for (int c = 0; c < num_classes; ++c) {
+    record->next[c].store(kUnknown, std::memory_order_relaxed);
+  }
+  chunk->records[number & (kChunkSize - 1)] = std::move(record);
+  num_bytes_ += num_bytes_of(number) + 48;
+  numbers_.emplace(hash, number);
+  ++num_records_;
+  return number;
+}
+
+int64_t PushdownConfigurations::num_bytes_of(State state) const {
+  return static_cast<int64_t>(sizeof(Record) +
+                              RecordOf(state).ways.size() * sizeof(Way) +
+                              automaton_->num_classes() * sizeof(State));
+}
+
+std::vector<uint8_t> PushdownConfigurations::BytesAfter(State state) const {
+  std::vector<uint8_t> bytes;
+  for (int byte = 0; byte < 256; ++byte) {
+    if (Next(state, static_cast<uint8_t>(byte)) >= 0) {
+      bytes.push_back(static_cast<uint8_t>(byte));
+    }
+  }
+  return bytes;
+}
+
+PushdownConfigurations::MatchResult PushdownConfigurations::Match(
+    std::string_view text) const {
+  MatchResult result;
+  for (const char byte : text) {
+    const State next = Next(result.state, static_cast<uint8_t>(byte));
+    result.is_known = next != kTooMany;
+    if (next < 0) return result;
+    result.state = next;
+    ++result.num_matched;
+  }
+  result.in_language = accepts(result.state);
+  return result;
+}
+
+int64_t PushdownConfigurations::num_configurations() const {
+  const std::lock_guard lock(mutex_);
+  return num_records_;
+}
+
+int64_t PushdownConfigurations::num_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return num_bytes_;
+}
+
+}  // namespace espalier

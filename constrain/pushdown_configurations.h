@@ -1,0 +1,184 @@
+// PushdownConfigurations: the positions in texts of a PushdownAutomaton. A
+// configuration is all that the rest of a text depends on: the states that the
+// text so far leads to, each with its stack, because an ambiguous grammar may
+// read a text in several ways at once. A configuration is a number, so a copy
+// of it forks the position in a text. It is made when a text first leads to it,
+// and kept, with its transitions, so a second visit costs a load.
+//
+//   State state = configurations.Next(kStart, '(');
+//
+// Stacks share their parts: a node is a set of stacks of one height, by the
+// state on top, with the node of the stacks below each of them (a
+// graph-structured stack, Tomita 1987). Equal sets are one node, so equal
+// configurations are one number.
+//
+// Only states and stacks exist from which a text of the language can be
+// completed.
+//
+// Thread safety: any thread may call; a transition that is made already takes
+// no lock.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "constrain/byte_automaton.h"
+#include "constrain/pushdown_automaton.h"
+#include "constrain/pushdown_costs.h"
+
+namespace espalier {
+
+class PushdownConfigurations {
+ public:
+  using State = int32_t;
+  static constexpr State kNone = -1;
+  // The grammar is too ambiguous: more ways than kMaxWays to read the text, or
+  // there are too many configurations. What may follow is not known.
+  static constexpr State kTooMany = -2;
+  static constexpr State kStart = 0;
+  static constexpr int32_t kNever = PushdownCosts::kNever;
+  static constexpr int kMaxWays = 256;
+
+  //   costs  the fewest of the automaton, in bytes or tokens
+  PushdownConfigurations(std::shared_ptr<const PushdownAutomaton> automaton,
+                         PushdownCosts costs);
+  ~PushdownConfigurations();
+
+  const PushdownAutomaton& automaton() const { return *automaton_; }
+
+  // Returns the configuration after `byte`; kNone if no text of the language
+  // has it there; kTooMany. REQUIRES: `state` is a configuration.
+  State Next(State state, uint8_t byte) const {
+    const int byte_class = automaton_->ClassOf(byte);
+    const State next =
+        RecordOf(state).next[byte_class].load(std::memory_order_acquire);
+    return next != kUnknown ? next : MakeNext(state, byte_class);
+  }
+  // As above, for one byte after the other.
+  State Next(State state, std::string_view bytes) const;
+
+  // True if a text of the language ends here.
+  bool accepts(State state) const { return RecordOf(state).accepts; }
+  // True if nothing may follow: only the end of the text.
+  bool ends(State state) const { return RecordOf(state).ways.empty(); }
+  // Returns an upper bound of the fewest to where a text may end, at least one;
+  // kNever if there is none. From a configuration with more than one, a byte or
+  // token leads to one that accepts or has fewer.
+  int32_t min_more(State state) const { return RecordOf(state).more; }
+  // As above, 0 where a text may end.
+  int32_t min_to_end(State state) const {
+    return accepts(state) ? 0 : min_more(state);
+  }
+  // With costs in bytes, for texts of bytes.
+  int32_t min_bytes(State state) const { return min_to_end(state); }
+  // Returns the bytes of a configuration with its transitions.
+  int64_t num_bytes_of(State state) const;
+
+  // As for ByteAutomaton. No byte is known to follow where there are too many.
+  std::vector<uint8_t> BytesAfter(State state) const;
+  struct MatchResult : ByteAutomaton::MatchResult {
+    bool is_known = true;  // false: too many
+  };
+  MatchResult Match(std::string_view text) const;
+
+  // Returns the number of ways to read the text so far.
+  int num_ways(State state) const {
+    return static_cast<int>(RecordOf(state).ways.size());
+  }
+
+  // Configurations so far, and the bytes of all.
+  int64_t num_configurations() const;
+  int64_t num_bytes() const;
+
+ private:
+  static constexpr State kUnknown = -3;
+  static constexpr int kChunkBits = 12;
+  static constexpr int kChunkSize = 1 << kChunkBits;
+  static constexpr int kMaxChunks = 1 << 12;
+
+  // A state of the automaton, and the number of a node.
+  struct Way {
+    PushdownAutomaton::State state = 0;
+    int32_t node = 0;
+    friend auto operator<=>(const Way&, const Way&) = default;
+  };
+  // The stacks of one height. Without edges: the empty stack.
+  struct Node {
+    int height = 0;
+    int32_t cost = 0;  // the fewest from the returns to the end
+    // By the state on top, ascending, each once; the node below it.
+    std::vector<Way> edges;
+  };
+  struct Record {
+    std::vector<Way> ways;  // ascending; only those that read bytes
+    bool accepts = false;
+    int32_t more = kNever;
+    std::unique_ptr<std::atomic<State>[]> next;  // [num_classes]
+  };
+  struct Chunk {
+    std::array<std::unique_ptr<Record>, kChunkSize> records;
+  };
+  // The ways of a new configuration.
+  struct Closure;
+
+  const Record& RecordOf(State state) const {
+    return *chunks_[state >> kChunkBits]
+                .load(std::memory_order_acquire)
+                ->records[state & (kChunkSize - 1)];
+  }
+  State MakeNext(State state, int byte_class) const;
+  // Returns the configuration of these ways and of those that calls and returns
+  // lead to.
+  State Add(std::vector<Way> ways) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Appends what calls and returns lead to. Returns false if that is too much.
+  bool Close(std::vector<Way> ways, Closure* closure) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Makes the ways with one state and height one. Sorts them.
+  void Merge(std::vector<Way>* ways) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  int32_t Union(int32_t a, int32_t b) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  int32_t Intern(Node node) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  State InternRecord(std::vector<Way> ways, bool accepts, int32_t more) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  // Room for calls above a stack.
+  int LevelsAbove(int height) const { return automaton_->max_depth() - height; }
+  // True if from a state above a stack of `height` its text can be completed.
+  bool IsLive(PushdownAutomaton::State state, int height) const {
+    return automaton_->accepts(state) ||
+           automaton_->bytes().More(state, LevelsAbove(height)) != kNever;
+  }
+  int32_t CostOf(PushdownAutomaton::State state, int height) const {
+    return automaton_->accepts(state) ? 0
+                                      : costs_.More(state, LevelsAbove(height));
+  }
+
+  const std::shared_ptr<const PushdownAutomaton> automaton_;
+  const PushdownCosts costs_;
+  const std::unique_ptr<std::atomic<Chunk*>[]> chunks_;  // [kMaxChunks]
+
+  mutable std::mutex mutex_;
+  mutable std::vector<Node> nodes_ ABSL_GUARDED_BY(mutex_);
+  // By hashes of their contents.
+  mutable std::unordered_multimap<uint64_t, int32_t> node_numbers_
+      ABSL_GUARDED_BY(mutex_);
+  mutable std::unordered_multimap<uint64_t, State> numbers_
+      ABSL_GUARDED_BY(mutex_);
+  mutable std::map<std::pair<int32_t, int32_t>, int32_t> unions_
+      ABSL_GUARDED_BY(mutex_);
+  mutable State num_records_ ABSL_GUARDED_BY(mutex_) = 0;
+  mutable int64_t num_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace espalier

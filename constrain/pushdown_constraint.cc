@@ -1,0 +1,296 @@
+#include "constrain/pushdown_constraint.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "base/field_error.h"
+#include "base/hash.h"
+#include "base/status.h"
+
+namespace espalier {
+
+absl::StatusOr<std::shared_ptr<const PushdownConstraint>>
+PushdownConstraint::Make(std::shared_ptr<const PushdownAutomaton> automaton,
+                         std::shared_ptr<const TokenVocabulary> vocabulary,
+                         Options options) {
+  CompileBudget budget(options.limits);
+  ASSIGN_OR_RETURN(
+      PushdownCosts costs,
+      CountPushdownCosts(*automaton, vocabulary->suffixes, &budget));
+  std::shared_ptr<PushdownConstraint> constraint(
+      new PushdownConstraint(std::move(automaton), std::move(costs),
+                             std::move(vocabulary), std::move(options)));
+  constraint->CountFromOpening();
+  const State start = constraint->start();
+  if (constraint->EntryOf(start).list == nullptr) {
+    return InvalidArgument(Message(constraint->too_ambiguous_));
+  }
+  if (constraint->MinMore(start) == kNever) {
+    if (!constraint->AcceptsText(start)) {
+      return InvalidArgument(
+          "the vocabulary can spell no text of the language");
+    }
+    if (constraint->options_.end_ids.empty()) {
+      return InvalidArgument(
+          "the empty text alone is in the language, and no EOS id ends it");
+    }
+  }
+  return constraint;
+}
+
+PushdownConstraint::PushdownConstraint(
+    std::shared_ptr<const PushdownAutomaton> automaton, PushdownCosts costs,
+    std::shared_ptr<const TokenVocabulary> vocabulary, Options options)
+    : vocabulary_(std::move(vocabulary)),
+      options_(std::move(options)),
+      configurations_(std::move(automaton), std::move(costs)),
+      too_ambiguous_(MarkPermanent(MakeFieldError(
+          absl::StatusCode::kResourceExhausted,
+          "`constraint.grammar` must not be so ambiguous: a text may be read "
+          "in more than ",
+          Configurations::kMaxWays,
+          " ways at once, or those within the next token in more than ",
+          kMaxWaysOfList))) {
+  for (TokenId token = 0; token < vocabulary_->inside.vocab_size(); ++token) {
+    if (IsDroppedSpace(token)) dropped_spaces_.push_back(token);
+  }
+  max_last_ = CountLastTokens() + std::ssize(options_.end_ids);
+}
+
+const TokenTrie& PushdownConstraint::TrieAt(State state) const {
+  const bool is_first = state == kOpening ||
+                        (state == kAfterSpace && vocabulary_->drops_all_spaces);
+  return is_first && vocabulary_->first ? *vocabulary_->first
+                                        : vocabulary_->inside;
+}
+
+bool PushdownConstraint::IsDroppedSpace(TokenId token) const {
+  return vocabulary_->first && vocabulary_->first->BytesOf(token).empty() &&
+         !vocabulary_->inside.BytesOf(token).empty();
+}
+
+template <typename Visit, typename Meet>
+bool PushdownConstraint::ForEachNext(State state, const Visit& visit,
+                                     const Meet& meet) const {
+  bool is_known = true;
+  std::vector<bool> is_met;  // by configuration
+  int64_t num_ways = 0;
+  TrieAt(state).ForEachLegalBy(
+      [&](Configurations::State from, uint8_t byte) {
+        if (num_ways > kMaxWaysOfList) is_known = false;
+        if (!is_known) return Configurations::kTooMany;
+        const Configurations::State next = configurations_.Next(from, byte);
+        if (next < 0) {
+          if (next == Configurations::kTooMany) is_known = false;
+          return next;
+        }
+        if (next >= std::ssize(is_met)) is_met.resize(next + next / 2 + 64);
+        if (!is_met[next]) {
+          is_met[next] = true;
+          num_ways += 1 + configurations_.num_ways(next);
+          meet(StateOf(next));
+        }
+        return next;
+      },
+      ConfigurationOf(state),
+      [&](TokenId token, Configurations::State next) {
+        visit(token, StateOf(next));
+      });
+  if (state == kOpening && vocabulary_->first) {
+    for (const TokenId token : dropped_spaces_) visit(token, kAfterSpace);
+  }
+  return is_known;
+}
+
+void PushdownConstraint::CountFromOpening() {
+  more_of_opening_ = more_after_space_ =
+      configurations_.min_more(Configurations::kStart);
+  if (!options_.opens_text || !vocabulary_->first) return;
+  for (const State state : {kAfterSpace, kOpening}) {
+    int32_t fewest = kNever;
+    ForEachNext(
+        state,
+        [&](TokenId, State next) {
+          const int32_t more = AcceptsText(next) ? 0 : MinMore(next);
+          fewest = std::min(fewest, AddCosts(more, 1));
+        },
+        [](State) {});
+    (state == kOpening ? more_of_opening_ : more_after_space_) = fewest;
+  }
+}
+
+Constraint::State PushdownConstraint::Advance(State state,
+                                              TokenId token) const {
+  if (state == kEnded || token < 0 ||
+      token >= vocabulary_->inside.vocab_size()) {
+    return kNone;
+  }
+  if (std::ranges::binary_search(options_.end_ids, token)) {
+    return AcceptsText(state) ? kEnded : kNone;
+  }
+  if (state == kOpening && IsDroppedSpace(token)) {
+    return AcceptsText(kAfterSpace) || MinMore(kAfterSpace) != kNever
+               ? kAfterSpace
+               : kNone;
+  }
+  const std::string_view bytes = TrieAt(state).BytesOf(token);
+  if (bytes.empty()) return kNone;
+  const Configurations::State next =
+      configurations_.Next(ConfigurationOf(state), bytes);
+  return next >= 0 && configurations_.min_to_end(next) != kNever ? StateOf(next)
+                                                                 : kNone;
+}
+
+Constraint::Legal PushdownConstraint::LegalTokens(State state,
+                                                  int32_t room) const {
+  if (state == kEnded || room < 1) return {};
+  const Entry& entry = EntryOf(state);
+  if (entry.list == nullptr) return {.error = &too_ambiguous_};
+  const TokenList* list = entry.list;
+  if (!entry.needs.empty() && room <= entry.needs.back()) {
+    list = NearList(state, entry, room);
+  }
+  return {.tokens = list->tokens,
+          .num_last = list->num_last,
+          .states = entry.states};
+}
+
+PushdownConstraint::Found PushdownConstraint::Find(State state,
+                                                   int32_t room) const {
+  Found found;
+  std::vector<TokenId>& tokens = found.list.tokens;
+  int32_t added = kNever;  // the last one of needs
+  const auto visit = [&](TokenId token, State next) {
+    const int32_t more = MinMore(next);
+    if (more != kNever && more != added) {
+      added = more;
+      const auto place = std::ranges::lower_bound(found.needs, more);
+      if (place == found.needs.end() || *place != more) {
+        found.needs.insert(place, more);
+      }
+    }
+    if (more > room - 1) {
+      if (!AcceptsText(next)) return;
+      ++found.list.num_last;
+    }
+    tokens.push_back(token);
+  };
+  found.is_known = ForEachNext(
+      state, visit, [&](State next) { found.states.push_back(next); });
+  SortTokens(vocabulary_->inside.vocab_size(), &tokens);
+  if (AcceptsText(state)) {
+    const std::vector<TokenId>& end_ids = options_.end_ids;
+    const auto middle =
+        tokens.insert(tokens.end(), end_ids.begin(), end_ids.end());
+    std::inplace_merge(tokens.begin(), middle, tokens.end());
+    found.list.num_last += static_cast<int>(end_ids.size());
+  }
+  tokens.shrink_to_fit();
+  return found;
+}
+
+const PushdownConstraint::Entry& PushdownConstraint::EntryOf(
+    State state) const {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = entries_.find(state);
+    if (found != entries_.end()) return found->second;
+  }
+  Found made = Find(state, kNever);
+  made.needs.shrink_to_fit();
+  made.states.shrink_to_fit();
+  const std::lock_guard lock(mutex_);
+  Entry entry = {.needs = std::move(made.needs),
+                 .states = std::move(made.states)};
+  if (made.is_known) entry.list = Keep(std::move(made.list));
+  const auto [it, is_new] = entries_.try_emplace(state, std::move(entry));
+  if (is_new) {
+    num_list_bytes_ += static_cast<int64_t>(
+        sizeof(*it) + 48 + it->second.needs.size() * sizeof(int32_t) +
+        it->second.states.size() * sizeof(State));
+  }
+  return it->second;
+}
+
+const PushdownConstraint::TokenList* PushdownConstraint::NearList(
+    State state, const Entry& entry, int32_t room) const {
+  const std::pair<State, int64_t> key = {
+      state, std::ranges::lower_bound(entry.needs, room) - entry.needs.begin()};
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = near_.find(key);
+    if (found != near_.end()) return found->second;
+  }
+  Found made = Find(state, room);
+  const std::lock_guard lock(mutex_);
+  const TokenList* const kept = Keep(std::move(made.list));
+  const auto [it, is_new] = near_.try_emplace(key, kept);
+  if (is_new) num_list_bytes_ += sizeof(*it) + 48;
+  return it->second;
+}
+
+const PushdownConstraint::TokenList* PushdownConstraint::Keep(
+    TokenList list) const {
+  const size_t num_bytes = list.tokens.size() * sizeof(TokenId);
+  const uint64_t hash = HashOf(std::string_view(
+      reinterpret_cast<const char*>(list.tokens.data()), num_bytes));
+  const auto [begin, end] = lists_.equal_range(hash);
+  for (auto it = begin; it != end; ++it) {
+    const TokenList& other = *it->second;
+    if (other.num_last == list.num_last && other.tokens == list.tokens) {
+      return &other;
+    }
+  }
+  const auto kept =
+      lists_.emplace(hash, std::make_unique<const TokenList>(std::move(list)));
+  num_list_bytes_ += static_cast<int64_t>(num_bytes + sizeof(TokenList) + 48);
+  return kept->second.get();
+}
+
+int64_t PushdownConstraint::CountLastTokens() const {
+  const PushdownAutomaton& automaton = configurations_.automaton();
+  std::array<bool, 256> is_last_byte = {};
+  for (PushdownAutomaton::State s = 0; s < automaton.num_states(); ++s) {
+    for (int byte = 0; byte < 256; ++byte) {
+      const PushdownAutomaton::State next = automaton.NextByClass(
+          s, automaton.ClassOf(static_cast<uint8_t>(byte)));
+      if (next != PushdownAutomaton::kNone && automaton.accepts(next)) {
+        is_last_byte[byte] = true;
+      }
+    }
+  }
+  const auto may_be_last = [&](const TokenTrie& trie, TokenId token) {
+    const std::string_view bytes = trie.BytesOf(token);
+    return !bytes.empty() && is_last_byte[static_cast<uint8_t>(bytes.back())];
+  };
+  int64_t count = 0;
+  for (TokenId token = 0; token < vocabulary_->inside.vocab_size(); ++token) {
+    if (may_be_last(vocabulary_->inside, token) || IsDroppedSpace(token) ||
+        (vocabulary_->first && may_be_last(*vocabulary_->first, token))) {
+      ++count;
+    }
+  }
+  return count;
+}
+
+int32_t PushdownConstraint::MinRoom(bool is_empty_text_legal) const {
+  return is_empty_text_legal && !options_.end_ids.empty() &&
+                 AcceptsText(start())
+             ? 1
+             : MinMore(start());
+}
+
+int64_t PushdownConstraint::num_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return configurations_.automaton().table_bytes() +
+         configurations_.num_bytes() + num_list_bytes_;
+}
+
+bool PushdownConstraint::is_full() const {
+  const std::lock_guard lock(mutex_);
+  return configurations_.num_bytes() + num_list_bytes_ >
+         options_.max_list_bytes;
+}
+
+}  // namespace espalier

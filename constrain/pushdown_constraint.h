@@ -1,0 +1,173 @@
+// PushdownConstraint: a language of texts by a PushdownAutomaton as the
+// constraint of a request, as TextConstraint is that of a ByteAutomaton. A
+// state is the number of a configuration (pushdown_configurations.h).
+//
+// The tokens of a state are listed when the state is first asked for. Equal
+// lists are one.
+//
+// The numbers of tokens that a text still needs are upper bounds
+// (pushdown_costs.h): each sequence ends within its room, in the language, but
+// near the end a token may be illegal after which the text could be completed.
+//
+// Thread safety: any thread may read.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/ids.h"
+#include "constrain/compile_budget.h"
+#include "constrain/language_constraint.h"
+#include "constrain/pushdown_automaton.h"
+#include "constrain/pushdown_configurations.h"
+#include "constrain/token_constraint.h"
+
+namespace espalier {
+
+class PushdownConstraint final : public LanguageConstraint {
+ public:
+  struct Options {
+    // Ids that end a sequence, ascending, each once. None adds text.
+    std::vector<TokenId> end_ids = {};
+    // As of max_list_bytes().
+    int64_t max_list_bytes = int64_t{256} << 20;
+    CompileLimits limits = {};
+    // As for TokenConstraint::Make.
+    bool opens_text = true;
+  };
+  // Errors: kInvalidArgument if the vocabulary can spell no text of the
+  // language, or if the empty text alone is in it and no id ends it; if the
+  // limits are exceeded; or if the language is too ambiguous.
+  static absl::StatusOr<std::shared_ptr<const PushdownConstraint>> Make(
+      std::shared_ptr<const PushdownAutomaton> automaton,
+      std::shared_ptr<const TokenVocabulary> vocabulary, Options options);
+
+  State start() const override {
+    return options_.opens_text ? kOpening : StateOf(Configurations::kStart);
+  }
+  State Advance(State state, TokenId token) const override;
+  Legal LegalTokens(State state, int32_t room) const override;
+  bool accepts(State state, int32_t room) const override {
+    return ends(state, room) && (state == kEnded || AcceptsText(state));
+  }
+  bool ends(State state, int32_t room) const override {
+    return state == kEnded || MinMore(state) > room;
+  }
+  int64_t MaxLegal(int64_t num_sequences) const override {
+    return num_sequences * vocabulary_->inside.vocab_size();
+  }
+  int64_t MaxLast(int64_t num_sequences) const override {
+    return num_sequences * max_last_;
+  }
+  int64_t StateBytes(State state) const override {
+    return configurations_.num_bytes_of(ConfigurationOf(state));
+  }
+  int64_t max_list_bytes() const override { return options_.max_list_bytes; }
+
+  int32_t MinRoom(bool is_empty_text_legal) const override;
+  int64_t num_bytes() const override;
+  bool is_full() const override;
+
+  const PushdownConfigurations& configurations() const {
+    return configurations_;
+  }
+
+ private:
+  using Configurations = PushdownConfigurations;
+  // Bounds the time of a list: ways to read the text, of all configurations
+  // within the tokens.
+  static constexpr int64_t kMaxWaysOfList = 1 << 18;
+
+  // After an end id; before the text; after a dropped space there. From kFirst
+  // on the states are configurations.
+  static constexpr State kEnded = 0;
+  static constexpr State kOpening = 1;
+  static constexpr State kAfterSpace = 2;
+  static constexpr State kFirst = 3;
+
+  struct TokenList {
+    std::vector<TokenId> tokens;
+    int num_last = 0;
+  };
+  // Tokens of a state with room for some.
+  struct Found {
+    TokenList list;
+    // As for TokenConstraint::LegalTokens.
+    std::vector<int32_t> needs;
+    bool is_known = true;       // false: the language is too ambiguous
+    std::vector<State> states;  // configurations within and after the tokens
+  };
+  struct Entry {
+    const TokenList* list = nullptr;  // null: not known
+    std::vector<int32_t> needs;
+    std::vector<State> states;
+  };
+
+  PushdownConstraint(std::shared_ptr<const PushdownAutomaton> automaton,
+                     PushdownCosts costs,
+                     std::shared_ptr<const TokenVocabulary> vocabulary,
+                     Options options);
+
+  static State StateOf(Configurations::State configuration) {
+    return configuration + kFirst;
+  }
+  static Configurations::State ConfigurationOf(State state) {
+    return state < kFirst ? Configurations::kStart : state - kFirst;
+  }
+  bool AcceptsText(State state) const {
+    return configurations_.accepts(ConfigurationOf(state));
+  }
+  // The fewest tokens, at least one, to where the text may end; kNever if none
+  // may follow.
+  int32_t MinMore(State state) const {
+    if (state == kOpening) return more_of_opening_;
+    if (state == kAfterSpace) return more_after_space_;
+    return configurations_.min_more(ConfigurationOf(state));
+  }
+  const TokenTrie& TrieAt(State state) const;
+  bool IsDroppedSpace(TokenId token) const;
+  // Calls visit(token, next) for each token that the language allows, and
+  // meet(state) once for each configuration within and after them. Returns
+  // false if these are too many.
+  template <typename Visit, typename Meet>
+  bool ForEachNext(State state, const Visit& visit, const Meet& meet) const;
+  void CountFromOpening();
+  int64_t CountLastTokens() const;
+
+  Found Find(State state, int32_t room) const;
+  const Entry& EntryOf(State state) const;
+  const TokenList* NearList(State state, const Entry& entry,
+                            int32_t room) const;
+  const TokenList* Keep(TokenList list) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const std::shared_ptr<const TokenVocabulary> vocabulary_;
+  const Options options_;
+  const Configurations configurations_;
+  std::vector<TokenId> dropped_spaces_;  // ascending
+  int32_t more_of_opening_ = kNever;
+  int32_t more_after_space_ = kNever;
+  int64_t max_last_ = 0;
+  const absl::Status too_ambiguous_;
+  mutable std::mutex mutex_;
+  // An entry stays where it is.
+  mutable std::unordered_map<State, Entry> entries_ ABSL_GUARDED_BY(mutex_);
+  // By state and by the number of its needs that there is room for.
+  mutable std::map<std::pair<State, int64_t>, const TokenList*> near_
+      ABSL_GUARDED_BY(mutex_);
+  // By the hash of the tokens.
+  mutable std::unordered_multimap<uint64_t, std::unique_ptr<const TokenList>>
+      lists_ ABSL_GUARDED_BY(mutex_);
+  mutable int64_t num_list_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace espalier

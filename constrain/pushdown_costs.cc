@@ -1,0 +1,44 @@
+#include "constrain/pushdown_costs.h"
+
+#include <utility>
+
+#include "base/status.h"
+#include "constrain/pushdown_automaton.h"
+#include "constrain/tokens_to_end.h"
+
+namespace espalier {
+
+absl::StatusOr<PushdownCosts> CountPushdownCosts(
+    const PushdownAutomaton& automaton, const TokenSuffixes& tokens,
+    CompileBudget* budget) {
+  const int64_t num_edges =
+      int64_t{automaton.num_states()} * automaton.num_classes() +
+      automaton.num_calls();
+  int64_t max_steps = budget->limits().max_steps;
+  PushdownCosts costs;
+  std::vector<CountedEdge> calls;
+  for (int level = 0; level <= automaton.max_depth(); ++level) {
+    RETURN_IF_ERROR(budget->Take(num_edges));
+    std::vector<CountedEdge> edges;
+    for (int32_t s = 0; s < automaton.num_states(); ++s) {
+      for (const PushdownAutomaton::Call& call : automaton.CallsOf(s)) {
+        if (automaton.ends(call.after)) {  // takes no place on the stack
+          edges.push_back({s, 0, call.callee});
+        } else if (level > 0 &&
+                   costs.more.back()[call.callee] != PushdownCosts::kNever) {
+          edges.push_back({s, costs.more.back()[call.callee], call.after});
+        }
+      }
+    }
+    // With more room nothing changes.
+    if (level > 0 && edges == calls) break;
+    calls = std::move(edges);
+    // The first levels are most of what texts use.
+    max_steps /= 2;
+    costs.more.push_back(
+        CountTokensToEnd(automaton, calls, tokens, max_steps).more);
+  }
+  return costs;
+}
+
+}  // namespace espalier

@@ -101,20 +101,22 @@ absl::StatusOr<GrammarLanguage> CompileLanguage(const ConstraintParams& params,
   }
   if (params.regex) return CompileRegex(*params.regex);
   if (params.choice) return CompileChoice(params.choice->items());
-  return CompileJsonSchema(*params.json_schema,
-                           {.has_spaces = params.has_spaces});
+  return CompileJsonSchemaWithCalls(*params.json_schema,
+                                    {.has_spaces = params.has_spaces});
 }
 
 absl::StatusOr<std::shared_ptr<const LanguageConstraint>> Constrain(
     GrammarLanguage language, std::shared_ptr<const TokenVocabulary> vocabulary,
-    const ConstraintLanguage::Key& key, int64_t max_list_bytes) {
+    const ConstraintLanguage::Key& key, int64_t max_list_bytes,
+    std::string_view name) {
   if (auto* const calls = std::get_if<PushdownAutomaton>(&language)) {
     return PushdownConstraint::Make(
         std::make_shared<const PushdownAutomaton>(std::move(*calls)),
         std::move(vocabulary),
         {.end_ids = key.end_ids,
          .max_list_bytes = max_list_bytes,
-         .opens_text = key.opens_text});
+         .opens_text = key.opens_text,
+         .name = std::string(name)});
   }
   ASSIGN_OR_RETURN(
       TokenConstraint texts,
@@ -303,7 +305,7 @@ absl::StatusOr<ConstraintCache::Compiled> ConstraintCache::Make(
     }
     ASSIGN_OR_RETURN(compiled.constraint,
                      Constrain(std::move(language), std::move(vocabulary), key,
-                               max_list_bytes_));
+                               max_list_bytes_, KindOf(params)));
     return compiled;
   };
   absl::StatusOr<Compiled> compiled = compile();

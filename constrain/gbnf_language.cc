@@ -423,8 +423,8 @@ class GbnfCompiler {
       RETURN_IF_ERROR(AddBodies(component, target));
       for (const int i : component) {
         if (rules_[i].call < 0) continue;
-        RETURN_IF_ERROR(
-            AddCall(rules_[i].call, start, rules_[i].start, &calls_nfa_));
+        RETURN_IF_ERROR(PushdownAutomaton::AddCall(
+            rules_[i].call, num_digits_, start, rules_[i].start, &calls_nfa_));
       }
     }
     ASSIGN_OR_RETURN(const ByteAutomaton calls,
@@ -433,19 +433,6 @@ class GbnfCompiler {
         PushdownAutomaton automaton,
         PushdownAutomaton::Make(calls, num_digits_, max_depth, &budget_));
     return automaton;
-  }
-
-  absl::Status AddCall(int number, State from, State to, ByteNfa* nfa) {
-    ASSIGN_OR_RETURN(State state, nfa->AddState());
-    RETURN_IF_ERROR(nfa->AddBytes(from, PushdownAutomaton::kCallByte,
-                                  PushdownAutomaton::kCallByte, state));
-    for (const uint8_t digit :
-         PushdownAutomaton::DigitsOf(number, num_digits_)) {
-      from = state;
-      ASSIGN_OR_RETURN(state, nfa->AddState());
-      RETURN_IF_ERROR(nfa->AddBytes(from, digit, digit, state));
-    }
-    return nfa->AddEmpty(state, to);
   }
 
   // Adds paths from `from` of the texts of a node, and returns the state that
@@ -517,7 +504,8 @@ class GbnfCompiler {
       return to;
     }
     if (rule.is_nullable) RETURN_IF_ERROR(target.nfa->AddEmpty(from, to));
-    RETURN_IF_ERROR(AddCall(rule.call, from, to, target.nfa));
+    RETURN_IF_ERROR(PushdownAutomaton::AddCall(rule.call, num_digits_, from, to,
+                                               target.nfa));
     return to;
   }
 

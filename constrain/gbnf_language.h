@@ -12,7 +12,6 @@
 #pragma once
 
 #include <string_view>
-#include <variant>
 
 #include "absl/status/statusor.h"
 #include "constrain/byte_automaton.h"
@@ -20,8 +19,6 @@
 #include "constrain/pushdown_automaton.h"
 
 namespace espalier {
-
-using GrammarLanguage = std::variant<ByteAutomaton, PushdownAutomaton>;
 
 struct GbnfOptions {
   // Recursive rules within one another that a text may have, beyond the first

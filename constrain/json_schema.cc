@@ -46,18 +46,35 @@ class JsonSchemaCompiler {
   absl::StatusOr<ByteAutomaton> Compile() {
     const Formula root = assertions_.Schema(JsonSchemaDocument::kRoot);
     RETURN_IF_ERROR(Explore(root, 0));
+    return CompileUnrolled(root);
+  }
+
+  absl::StatusOr<GrammarLanguage> CompileWithCalls() {
+    const Formula root = assertions_.Schema(JsonSchemaDocument::kRoot);
+    RETURN_IF_ERROR(Explore(root, 0));
+    if (!FindCalled(root)) return CompileUnrolled(root);
+    RETURN_IF_ERROR(FindInhabited());
+    if (!inhabited_.contains(root)) return NoValue();
+    absl::StatusOr<PushdownAutomaton> automaton = MakeCalls();
+    if (!automaton.ok()) return At(root, automaton.status());
+    return *std::move(automaton);
+  }
+
+ private:
+  static absl::Status NoValue() {
+    return InvalidArgument("#: no JSON value satisfies the schema");
+  }
+
+  absl::StatusOr<ByteAutomaton> CompileUnrolled(Formula root) {
     const absl::StatusOr<bool> has_value = HasValue({root, options_.max_depth});
     if (!has_value.ok()) return At(root, has_value.status());
-    if (!*has_value) {
-      return InvalidArgument("#: no JSON value satisfies the schema");
-    }
+    if (!*has_value) return NoValue();
     absl::StatusOr<ByteAutomaton> automaton =
         MakeAutomaton({root, options_.max_depth});
     if (!automaton.ok()) return At(root, automaton.status());
     return automaton;
   }
 
- private:
   // A formula, and its place in the graph of the formulas of values and of
   // values inside.
   struct Node {
@@ -73,6 +90,77 @@ class JsonSchemaCompiler {
   using Values = std::pair<Formula, int>;
   // The empty language is null.
   using Language = std::shared_ptr<const AutomatonRanges>;
+
+  // Numbers the formulas that are called: without calls of them, no formula
+  // leads to itself. Returns false if there are none but the one of any value.
+  bool FindCalled(Formula root) {
+    calls_.clear();
+    std::set<Formula> called;
+    for (const auto& [formula, node] : nodes_) {
+      called.insert(node.ancestors.begin(), node.ancestors.end());
+    }
+    called.erase(root);
+    calls_.emplace(root, 0);
+    for (const Formula formula : called) {
+      calls_.emplace(formula, static_cast<int>(calls_.size()));
+    }
+    num_digits_ = PushdownAutomaton::NumDigitsOf(std::ssize(calls_));
+    // The value of {} alone is unrolled.
+    const bool has_references =
+        std::ranges::any_of(nodes_, [&](const auto& entry) {
+          return std::ranges::any_of(entry.second.ancestors,
+                                     [&](Formula formula) {
+                                       return options_.calls_any_value ||
+                                              formula != FormulaPool::kTrue;
+                                     });
+        });
+    if (!has_references) calls_.clear();
+    return has_references;
+  }
+
+  // Finds the formulas with values, of any nesting.
+  absl::Status FindInhabited() {
+    for (bool grows = true; grows;) {
+      grows = false;
+      for (const auto& [formula, node] : nodes_) {
+        if (inhabited_.contains(formula)) continue;
+        const absl::StatusOr<bool> has_value = IsInhabited(formula, node.shape);
+        if (!has_value.ok()) return At(formula, has_value.status());
+        if (!*has_value) continue;
+        grows = true;
+        inhabited_.insert(formula);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // As far as the formulas with values are known.
+  absl::StatusOr<bool> IsInhabited(Formula formula, const JsonShape& shape) {
+    ASSIGN_OR_RETURN(bool has_value, HasScalar(shape));
+    for (const auto* machine : {&shape.array, &shape.object}) {
+      if (has_value || !*machine) continue;
+      ASSIGN_OR_RETURN(has_value, ReachesEnd(**machine, {formula, 0}));
+    }
+    return has_value;
+  }
+
+  absl::StatusOr<PushdownAutomaton> MakeCalls() {
+    ByteNfa nfa(&budget_);
+    ASSIGN_OR_RETURN(const NfaState start, nfa.AddState());
+    ASSIGN_OR_RETURN(const NfaState end, nfa.AddState());
+    for (const auto& [formula, number] : calls_) {
+      if (!inhabited_.contains(formula)) continue;
+      ASSIGN_OR_RETURN(const NfaState begin, nfa.AddState());
+      RETURN_IF_ERROR(
+          PushdownAutomaton::AddCall(number, num_digits_, start, begin, &nfa));
+      const absl::Status status = AddShape({formula, 0}, begin, end, &nfa);
+      if (!status.ok()) return At(formula, status);
+    }
+    ASSIGN_OR_RETURN(const ByteAutomaton calls,
+                     std::move(nfa).Build(start, end));
+    return PushdownAutomaton::Make(calls, num_digits_, options_.max_calls,
+                                   &budget_);
+  }
 
   // Adds where an error is, unless it says so.
   absl::Status At(Formula formula, const absl::Status& status) const {
@@ -140,6 +228,7 @@ class JsonSchemaCompiler {
   // Returns the values of a formula inside one of `outer`; unset if they nest
   // too deep.
   std::optional<Values> Inside(const Values& outer, Formula inner) {
+    if (has_calls()) return Values(inner, 0);
     const Node& node = nodes_[outer.first];
     if (nodes_[inner].cycle != node.cycle) {
       return Values(inner, options_.max_depth);
@@ -149,19 +238,23 @@ class JsonSchemaCompiler {
     return Values(inner, outer.second - 1);
   }
 
+  // True if values may be called, so that they nest as the calls do.
+  bool has_calls() const { return !calls_.empty(); }
+
+  absl::StatusOr<bool> HasScalar(const JsonShape& shape) {
+    if (shape.has_null || shape.has_false || shape.has_true) return true;
+    ASSIGN_OR_RETURN(const Language numbers, NumbersOf(shape.number));
+    if (numbers != nullptr) return true;
+    ASSIGN_OR_RETURN(const Language strings, StringsOf(shape.string));
+    return strings != nullptr;
+  }
+
   absl::StatusOr<bool> HasValue(const Values& values) {
+    if (has_calls()) return inhabited_.contains(values.first);
     const auto known = has_value_.find(values);
     if (known != has_value_.end()) return known->second;
     const JsonShape& shape = nodes_[values.first].shape;
-    bool has_value = shape.has_null || shape.has_false || shape.has_true;
-    if (!has_value) {
-      ASSIGN_OR_RETURN(const Language numbers, NumbersOf(shape.number));
-      has_value = numbers != nullptr;
-    }
-    if (!has_value) {
-      ASSIGN_OR_RETURN(const Language strings, StringsOf(shape.string));
-      has_value = strings != nullptr;
-    }
+    ASSIGN_OR_RETURN(bool has_value, HasScalar(shape));
     for (const auto* machine : {&shape.array, &shape.object}) {
       if (has_value || !*machine) continue;
       ASSIGN_OR_RETURN(has_value, ReachesEnd(**machine, values));
@@ -224,6 +317,11 @@ class JsonSchemaCompiler {
   // minimal before.
   absl::Status AddValues(const Values& values, NfaState from, NfaState to,
                          ByteNfa* nfa) {
+    const auto call = calls_.find(values.first);
+    if (call != calls_.end()) {
+      return PushdownAutomaton::AddCall(call->second, num_digits_, from, to,
+                                        nfa);
+    }
     const Node& node = nodes_[values.first];
     if (node.num_uses < 2) return AddShape(values, from, to, nfa);
     auto known = languages_.find(values);
@@ -385,6 +483,10 @@ class JsonSchemaCompiler {
   std::map<Formula, Node> nodes_;
   std::vector<Formula> open_;  // whose cycles are not known yet
   int num_nodes_ = 0;
+  // Numbers of calls; empty: values are unrolled.
+  std::map<Formula, int> calls_;
+  int num_digits_ = 0;
+  std::set<Formula> inhabited_;  // if there are calls
   std::map<Values, bool> has_value_;
   std::map<Values, Language> languages_;
   std::map<Formula, Language> numbers_;
@@ -409,15 +511,35 @@ absl::StatusOr<ByteAutomaton> CompileJsonSchema(
   return CompileJsonSchema(std::move(schema), options, &budget);
 }
 
-absl::StatusOr<ByteAutomaton> CompileJsonSchema(
-    std::string_view schema, const JsonSchemaOptions& options,
-    const CompileLimits& limits) {
+namespace {
+
+absl::StatusOr<json::value> ParseSchema(std::string_view schema) {
   constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
   if (schema.starts_with(kByteOrderMark)) {
     schema.remove_prefix(kByteOrderMark.size());
   }
-  ASSIGN_OR_RETURN(json::value value, ParseJson(schema));
+  return ParseJson(schema);
+}
+
+}  // namespace
+
+absl::StatusOr<ByteAutomaton> CompileJsonSchema(
+    std::string_view schema, const JsonSchemaOptions& options,
+    const CompileLimits& limits) {
+  ASSIGN_OR_RETURN(json::value value, ParseSchema(schema));
   return CompileJsonSchema(std::move(value), options, limits);
+}
+
+absl::StatusOr<GrammarLanguage> CompileJsonSchemaWithCalls(
+    std::string_view schema, const JsonSchemaOptions& options,
+    const CompileLimits& limits) {
+  ASSIGN_OR_RETURN(json::value value, ParseSchema(schema));
+  CompileBudget budget(limits);
+  ASSIGN_OR_RETURN(
+      const std::unique_ptr<JsonSchemaDocument> document,
+      JsonSchemaDocument::Make(std::move(value), options.draft, &budget));
+  return JsonSchemaCompiler(document.get(), &budget, options)
+      .CompileWithCalls();
 }
 
 }  // namespace espalier

@@ -15,7 +15,9 @@
 //   numbers where the schema says more than "number": no exponent, no zero
 //   that could go, so that 1.0 is 1.
 // - Values of a schema that refers to itself, such as the one of any value,
-//   {}, nest at most `max_depth` levels beyond the first.
+//   {}, nest at most `max_depth` levels beyond the first. In a language that
+//   may have calls (CompileJsonSchemaWithCalls), the values of references that
+//   lead back to their subschema nest at most `max_calls` levels.
 // - Some formats are enforced by a part of their strings (json_format.h).
 //
 // Subschemas are boolean formulas of assertions about a value (json_machine.h),
@@ -33,6 +35,7 @@
 #include "constrain/byte_automaton.h"
 #include "constrain/compile_budget.h"
 #include "constrain/json_schema_document.h"
+#include "constrain/pushdown_automaton.h"
 
 namespace espalier {
 
@@ -41,6 +44,9 @@ struct JsonSchemaOptions {
   JsonSchemaDraft draft = JsonSchemaDraft::k2020_12;
   bool has_spaces = true;
   int max_depth = 3;
+  int max_calls = PushdownAutomaton::kMaxDepth;
+  // With calls, values of {} are called, too, whatever the references are.
+  bool calls_any_value = false;
 };
 
 // Errors: kInvalidArgument with the JSON pointer of the keyword that cannot be
@@ -52,7 +58,13 @@ absl::StatusOr<ByteAutomaton> CompileJsonSchema(
 absl::StatusOr<ByteAutomaton> CompileJsonSchema(
     std::string_view schema, const JsonSchemaOptions& options = {},
     const CompileLimits& limits = {});
-// As above, as a part of another compilation.
+// As the first. Where references lead back to their subschema, the values of
+// such a subschema are called, in place of copies for a few levels. Without
+// such references the language is a ByteAutomaton.
+absl::StatusOr<GrammarLanguage> CompileJsonSchemaWithCalls(
+    std::string_view schema, const JsonSchemaOptions& options = {},
+    const CompileLimits& limits = {});
+// As the first, as a part of another compilation.
 absl::StatusOr<ByteAutomaton> CompileJsonSchema(
     json::value schema, const JsonSchemaOptions& options,
     CompileBudget* budget);

@@ -18,14 +18,20 @@ int PushdownAutomaton::NumDigitsOf(int64_t num_automata) {
   return num_digits;
 }
 
-std::vector<uint8_t> PushdownAutomaton::DigitsOf(int64_t automaton,
-                                                 int num_digits) {
-  std::vector<uint8_t> digits(num_digits);
-  for (uint8_t& digit : digits) {
-    digit = static_cast<uint8_t>(kFirstDigit + automaton % kNumDigits);
+absl::Status PushdownAutomaton::AddCall(int64_t automaton, int num_digits,
+                                        ByteNfa::State from, ByteNfa::State to,
+                                        ByteNfa* nfa) {
+  ASSIGN_OR_RETURN(ByteNfa::State state, nfa->AddState());
+  RETURN_IF_ERROR(nfa->AddBytes(from, kCallByte, kCallByte, state));
+  for (int i = 0; i < num_digits; ++i) {
+    const auto digit =
+        static_cast<uint8_t>(kFirstDigit + automaton % kNumDigits);
     automaton /= kNumDigits;
+    from = state;
+    ASSIGN_OR_RETURN(state, nfa->AddState());
+    RETURN_IF_ERROR(nfa->AddBytes(from, digit, digit, state));
   }
-  return digits;
+  return nfa->AddEmpty(state, to);
 }
 
 // Renumbers the states that texts and calls lead to.

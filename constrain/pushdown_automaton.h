@@ -23,10 +23,13 @@
 #include <array>
 #include <cstdint>
 #include <span>
+#include <variant>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "constrain/byte_automaton.h"
+#include "constrain/byte_nfa.h"
 #include "constrain/compile_budget.h"
 #include "constrain/pushdown_costs.h"
 
@@ -45,14 +48,18 @@ class PushdownAutomaton {
   };
 
   // Calls in a ByteAutomaton that is made into this: a call of automaton i is
-  // kCallByte and then digits_of(i), bytes that no text has. Its texts are a
+  // kCallByte and then the digits of i, bytes that no text has. Its texts are a
   // call and a text of the automaton that is called.
   static constexpr uint8_t kCallByte = 0xFF;
   static constexpr uint8_t kFirstDigit = 0xF8;
   static constexpr int kNumDigits = 7;
   // Returns the fewest digits that number `num_automata` automata.
   static int NumDigitsOf(int64_t num_automata);
-  static std::vector<uint8_t> DigitsOf(int64_t automaton, int num_digits);
+  // Adds a call of an automaton, by `num_digits` digits.
+  // Errors: kInvalidArgument if the budget of `nfa` is spent.
+  static absl::Status AddCall(int64_t automaton, int num_digits,
+                              ByteNfa::State from, ByteNfa::State to,
+                              ByteNfa* nfa);
 
   // Makes one of `calls`, whose start leads by a call to each automaton. That
   // of number 0 has the texts of the language.
@@ -112,5 +119,8 @@ class PushdownAutomaton {
   std::vector<Call> calls_;           // by the state that calls
   PushdownCosts bytes_;
 };
+
+// A language with or without recursion.
+using GrammarLanguage = std::variant<ByteAutomaton, PushdownAutomaton>;
 
 }  // namespace espalier

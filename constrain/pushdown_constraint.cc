@@ -46,9 +46,9 @@ PushdownConstraint::PushdownConstraint(
       options_(std::move(options)),
       configurations_(std::move(automaton), std::move(costs)),
       too_ambiguous_(MarkPermanent(MakeFieldError(
-          absl::StatusCode::kResourceExhausted,
-          "`constraint.grammar` must not be so ambiguous: a text may be read "
-          "in more than ",
+          absl::StatusCode::kResourceExhausted, FieldName{options_.name},
+          " must not be so ambiguous: a text may be "
+          "read in more than ",
           Configurations::kMaxWays,
           " ways at once, or those within the next token in more than ",
           kMaxWaysOfList))) {

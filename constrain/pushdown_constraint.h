@@ -17,6 +17,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -43,6 +44,8 @@ class PushdownConstraint final : public LanguageConstraint {
     CompileLimits limits = {};
     // As for TokenConstraint::Make.
     bool opens_text = true;
+    // The field that an error of a request names.
+    std::string name = "constraint.grammar";
   };
   // Errors: kInvalidArgument if the vocabulary can spell no text of the
   // language, or if the empty text alone is in it and no id ends it; if the

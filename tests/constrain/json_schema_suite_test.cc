@@ -9,12 +9,16 @@
 #include <ctime>
 #include <fstream>
 #include <iostream>
+#include <memory>
 #include <string>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "base/json.h"
 #include "base/status.h"
 #include "constrain/json_schema.h"
+#include "constrain/pushdown_configurations.h"
 #include "tests/constrain/json_texts.h"
 #include "tests/source_tree.h"
 
@@ -51,6 +55,9 @@ class Suite {
     return counts_;
   }
 
+  // Schemas with calls.
+  int num_called() const { return num_called_; }
+
   void PrintTimes(const std::string& name) {
     if (times_.empty()) return;
     std::sort(times_.begin(), times_.end());
@@ -72,6 +79,17 @@ class Suite {
     const auto automaton =
         CompileJsonSchema(group.at("schema"), {.draft = draft_});
     times_.push_back(ThreadMilliseconds() - begin);
+    // As far as it is compiled, with each nesting by a call.
+    std::unique_ptr<PushdownConfigurations> called;
+    auto language =
+        CompileJsonSchemaWithCalls(WriteJson(group.at("schema")),
+                                   {.draft = draft_, .calls_any_value = true});
+    if (language.ok() && std::holds_alternative<PushdownAutomaton>(*language)) {
+      const auto calls = std::make_shared<const PushdownAutomaton>(
+          std::get<PushdownAutomaton>(*std::move(language)));
+      called = std::make_unique<PushdownConfigurations>(calls, calls->bytes());
+      ++num_called_;
+    }
     const bool is_empty =
         !automaton.ok() &&
         Message(automaton.status()) == "#: no JSON value satisfies the schema";
@@ -92,6 +110,11 @@ class Suite {
         return name + " | " + std::string(test.at("description").as_string()) +
                ": " + WriteJson(test.at("data"));
       };
+      if (called != nullptr) {
+        const bool is_called = AcceptsValue(*called, test.at("data"));
+        EXPECT_TRUE(is_valid || !is_called) << "lax: " << describe();
+        EXPECT_TRUE(is_called || !accepts) << "with calls: " << describe();
+      }
       if (accepts == is_valid) {
         ++counts_.passed;
       } else if (is_valid) {
@@ -107,6 +130,7 @@ class Suite {
   JsonSchemaDraft draft_ = JsonSchemaDraft::k2020_12;
   Counts counts_;
   std::vector<double> times_;
+  int num_called_ = 0;
 };
 
 struct SuiteFile {
@@ -125,6 +149,7 @@ TEST_P(JsonSchemaSuiteTest, NoInvalidInstanceIsInTheLanguage) {
   const Counts counts = suite.Run(file.name, file.draft);
   suite.PrintTimes(file.name);
   EXPECT_EQ(counts.lax, 0);
+  EXPECT_GT(suite.num_called(), 5);
   EXPECT_GE(counts.passed, file.min_passed);
   EXPECT_LE(counts.strict, file.max_strict);
   EXPECT_LE(counts.refused, file.max_refused);

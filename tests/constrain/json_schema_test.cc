@@ -5,14 +5,17 @@
 
 #include <algorithm>
 #include <cctype>
+#include <memory>
 #include <random>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "base/json.h"
 #include "base/status.h"
+#include "constrain/pushdown_configurations.h"
 #include "constrain/sample_text.h"
 #include "tests/constrain/json_evaluator.h"
 #include "tests/constrain/json_texts.h"
@@ -364,6 +367,105 @@ TEST(JsonSchemaTest, RandomSchemasHaveTheTextsOfTheirValues) {
   EXPECT_GT(num_accepted, 5 * num_compiled);
   // Some have keys that must ascend, and do not.
   EXPECT_LT(num_strict, num_accepted / 20);
+}
+
+// Finds the texts of a language with calls.
+std::unique_ptr<PushdownConfigurations> CalledTexts(GrammarLanguage language) {
+  const auto automaton = std::make_shared<const PushdownAutomaton>(
+      std::get<PushdownAutomaton>(std::move(language)));
+  return std::make_unique<PushdownConfigurations>(automaton,
+                                                  automaton->bytes());
+}
+
+TEST(JsonSchemaTest, ReferencesThatLeadBackAreCalled) {
+  const std::string list = R"({"type": "object", "properties": {
+      "next": {"$ref": "#"}}, "additionalProperties": false})";
+  const auto nested = [](int depth) {
+    std::string text;
+    for (int i = 0; i < depth; ++i) text += R"({"next":)";
+    return text + "{}" + std::string(depth, '}');
+  };
+  ASSERT_OK_AND_ASSIGN(GrammarLanguage language,
+                       CompileJsonSchemaWithCalls(list));
+  const auto texts = CalledTexts(std::move(language));
+  EXPECT_TRUE(texts->Match(nested(64)).in_language);
+  EXPECT_FALSE(texts->Match(nested(65)).in_language);
+  EXPECT_FALSE(texts->Match(R"({"next":{"last":{}}})").in_language);
+  // As the unrolled language of so many levels.
+  for (int depth = 0; depth <= 3; ++depth) {
+    for (const std::string& schema :
+         {list, std::string(R"({"type": ["array", "null"], "maxItems": 2,
+                                "items": {"$ref": "#"}})"),
+          std::string(R"({"anyOf": [{"type": "integer", "minimum": 5}, {
+              "type": "object", "properties": {"a": {"$ref": "#"},
+              "b": {"not": {"$ref": "#"}, "type": "boolean"}},
+              "required": ["a"], "additionalProperties": false}]})")}) {
+      const ByteAutomaton unrolled =
+          CompiledSchema(schema, {.max_depth = depth});
+      ASSERT_OK_AND_ASSIGN(
+          GrammarLanguage limited,
+          CompileJsonSchemaWithCalls(schema, {.max_calls = depth}));
+      const auto called = CalledTexts(std::move(limited));
+      std::mt19937_64 random(depth);
+      for (int i = 0; i < 100; ++i) {
+        const std::string text = SampleText(unrolled, i, &random);
+        EXPECT_TRUE(called->Match(text).in_language) << text;
+        const auto other = SampleText(*called, i, &random);
+        ASSERT_TRUE(other.has_value());
+        EXPECT_TRUE(unrolled.Match(*other).in_language) << *other;
+      }
+    }
+  }
+  // A value of {} nests in copies, without calls.
+  ASSERT_OK_AND_ASSIGN(const GrammarLanguage plain,
+                       CompileJsonSchemaWithCalls(R"({"items": {}})"));
+  EXPECT_TRUE(std::holds_alternative<ByteAutomaton>(plain));
+  EXPECT_THAT(Message(CompileJsonSchemaWithCalls(
+                          R"({"required": ["a"], "type": "object",
+                      "properties": {"a": {"$ref": "#"}}})")
+                          .status()),
+              "#: no JSON value satisfies the schema");
+  EXPECT_THAT(Message(CompileJsonSchemaWithCalls(
+                          R"js({"items": {"$ref": "#"}, "pattern": "(?=a)"})js")
+                          .status()),
+              StartsWith("#/pattern: at byte 0"));
+}
+
+TEST(JsonSchemaTest, RandomSchemasWithCallsHaveTheTextsOfTheirValues) {
+  int num_called = 0;
+  int num_texts = 0;
+  for (int i = 0; i < Cases(200, 30); ++i) {
+    std::mt19937_64 random(i);
+    const json::value schema = RandomSchema(8, random);
+    SCOPED_TRACE(WriteJson(schema));
+    const CompileLimits limits = {.max_states = 50'000,
+                                  .max_steps = 10'000'000};
+    auto language = CompileJsonSchemaWithCalls(
+        WriteJson(schema), {.calls_any_value = true}, limits);
+    const auto unrolled = CompileJsonSchema(schema, {.max_depth = 2}, limits);
+    if (!language.ok() ||
+        !std::holds_alternative<PushdownAutomaton>(*language)) {
+      continue;
+    }
+    ++num_called;
+    const auto texts = CalledTexts(*std::move(language));
+    for (int t = 0; t < 20; ++t) {
+      const auto text = SampleText(*texts, 5 * t, &random);
+      ASSERT_TRUE(text.has_value());
+      // Copies of a few levels are among them.
+      if (unrolled.ok()) {
+        const std::string copied = SampleText(*unrolled, 5 * t, &random);
+        EXPECT_TRUE(texts->Match(copied).in_language) << copied;
+      }
+      if (HasLongNumber(*text)) continue;
+      const auto value = ParseJson(*text);
+      if (!value.ok()) continue;  // nests deeper than the parser reads
+      ++num_texts;
+      EXPECT_TRUE(Satisfies(*value, schema)) << *text;
+    }
+  }
+  EXPECT_GT(num_called, Cases(200, 30) / 3);
+  EXPECT_GT(num_texts, 10 * num_called);
 }
 
 TEST(JsonSchemaTest, TheSameSchemaHasTheSameAutomaton) {

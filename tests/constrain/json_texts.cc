@@ -15,22 +15,25 @@
 namespace espalier::testing {
 namespace {
 
-using States = std::set<ByteAutomaton::State>;
+using States = std::set<int32_t>;
 
-States After(const ByteAutomaton& automaton, const States& states,
+template <typename Automaton>
+States After(const Automaton& automaton, const States& states,
              std::string_view bytes) {
   States result;
   for (const auto state : states) {
     const auto next = automaton.Next(state, bytes);
-    if (next != ByteAutomaton::kNone) result.insert(next);
+    if (next >= 0) result.insert(next);
   }
   return result;
 }
 
-States AfterValue(const ByteAutomaton& automaton, const States& states,
+template <typename Automaton>
+States AfterValue(const Automaton& automaton, const States& states,
                   const json::value& value);
 
-States AfterArray(const ByteAutomaton& automaton, States states,
+template <typename Automaton>
+States AfterArray(const Automaton& automaton, States states,
                   const json::array& items) {
   states = After(automaton, states, "[");
   for (size_t i = 0; i < items.size(); ++i) {
@@ -43,7 +46,8 @@ States AfterArray(const ByteAutomaton& automaton, States states,
 // More members are put in an order by looking one member ahead.
 constexpr size_t kMaxPermutedMembers = 8;
 
-States AfterMember(const ByteAutomaton& automaton, States states, bool is_first,
+template <typename Automaton>
+States AfterMember(const Automaton& automaton, States states, bool is_first,
                    const json::key_value_pair& member) {
   if (!is_first) states = After(automaton, states, ",");
   states = After(automaton, states, QuoteString(member.key()) + ":");
@@ -51,15 +55,17 @@ States AfterMember(const ByteAutomaton& automaton, States states, bool is_first,
 }
 
 // True if the member may come in some of the states.
-bool MayCome(const ByteAutomaton& automaton, const States& states,
-             bool is_first, const json::key_value_pair& member) {
+template <typename Automaton>
+bool MayCome(const Automaton& automaton, const States& states, bool is_first,
+             const json::key_value_pair& member) {
   const std::string key = QuoteString(member.key()) + ":";
   return !After(automaton, states, is_first ? key : "," + key).empty();
 }
 
 // Takes each time the first member after which the others that may come now
 // still may.
-States AfterManyMembers(const ByteAutomaton& automaton, States states,
+template <typename Automaton>
+States AfterManyMembers(const Automaton& automaton, States states,
                         const json::object& object) {
   std::vector<const json::key_value_pair*> rest;
   for (const auto& member : object) rest.push_back(&member);
@@ -86,7 +92,8 @@ States AfterManyMembers(const ByteAutomaton& automaton, States states,
 }
 
 // Goes through the sets of members that may come first.
-States AfterObject(const ByteAutomaton& automaton, const States& states,
+template <typename Automaton>
+States AfterObject(const Automaton& automaton, const States& states,
                    const json::object& object) {
   const States begin = After(automaton, states, "{");
   if (object.size() > kMaxPermutedMembers) {
@@ -108,7 +115,8 @@ States AfterObject(const ByteAutomaton& automaton, const States& states,
   return After(automaton, after.back(), "}");
 }
 
-States AfterValue(const ByteAutomaton& automaton, const States& states,
+template <typename Automaton>
+States AfterValue(const Automaton& automaton, const States& states,
                   const json::value& value) {
   if (states.empty()) return states;
   if (value.is_array()) return AfterArray(automaton, states, value.get_array());
@@ -132,14 +140,23 @@ States AfterValue(const ByteAutomaton& automaton, const States& states,
   return result;
 }
 
-}  // namespace
-
-bool AcceptsValue(const ByteAutomaton& automaton, const json::value& value) {
-  for (const auto state :
-       AfterValue(automaton, {ByteAutomaton::kStart}, value)) {
+template <typename Automaton>
+bool Accepts(const Automaton& automaton, const json::value& value) {
+  for (const int32_t state : AfterValue(automaton, {0}, value)) {
     if (automaton.accepts(state)) return true;
   }
   return false;
+}
+
+}  // namespace
+
+bool AcceptsValue(const ByteAutomaton& automaton, const json::value& value) {
+  return Accepts(automaton, value);
+}
+
+bool AcceptsValue(const PushdownConfigurations& texts,
+                  const json::value& value) {
+  return Accepts(texts, value);
 }
 
 }  // namespace espalier::testing

@@ -3,6 +3,7 @@
 
 #include "base/json.h"
 #include "constrain/byte_automaton.h"
+#include "constrain/pushdown_configurations.h"
 
 namespace espalier::testing {
 
@@ -10,5 +11,7 @@ namespace espalier::testing {
 // members of objects in some order, and numbers as written or in the shortest
 // way, 1.0 or 1.
 bool AcceptsValue(const ByteAutomaton& automaton, const json::value& value);
+bool AcceptsValue(const PushdownConfigurations& texts,
+                  const json::value& value);
 
 }  // namespace espalier::testing

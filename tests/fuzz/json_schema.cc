@@ -2,16 +2,41 @@
 // it are JSON, and a double complement is the same language.
 #include "constrain/json_schema.h"
 
+#include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <variant>
 
 #include "base/check.h"
 #include "base/json.h"
+#include "constrain/pushdown_configurations.h"
 #include "constrain/sample_text.h"
 #include "tests/fuzz/fuzz_target.h"
 
 namespace espalier::fuzz {
+
+// Nested values by calls are JSON, too.
+void CheckCalls(std::string_view schema, const CompileLimits& limits) {
+  absl::StatusOr<GrammarLanguage> language = CompileJsonSchemaWithCalls(
+      schema, {.max_calls = 3, .calls_any_value = true}, limits);
+  if (!language.ok()) return CheckBadInput(language.status());
+  auto* const calls = std::get_if<PushdownAutomaton>(&*language);
+  if (calls == nullptr) return;
+  const auto automaton =
+      std::make_shared<const PushdownAutomaton>(std::move(*calls));
+  const PushdownConfigurations texts(automaton, automaton->bytes());
+  std::mt19937_64 random(1);
+  for (int i = 0; i < 4; ++i) {
+    const std::optional<std::string> text = SampleText(texts, 8 * i, &random);
+    if (!text) return;  // too ambiguous
+    CHECK(texts.Match(*text).in_language) << schema;
+    const auto value = ParseJson(*text);
+    CHECK(value.ok()) << schema << value.status();
+  }
+}
 
 FUZZ_TARGET(json_schema, input) {
   // Few steps, because an input is to take milliseconds.
@@ -34,6 +59,7 @@ FUZZ_TARGET(json_schema, input) {
         json::object{{"not", {{"not", *schema}}}}, options, more);
     CHECK(!twice.ok() || *twice == *automaton) << input;
   }
+  CheckCalls(input, more);
   std::mt19937_64 random(1);
   for (int i = 0; i < 4; ++i) {
     const std::string text = SampleText(*automaton, 8 * i, &random);

@@ -43,11 +43,11 @@ constexpr size_t kMaxTokenizedBytes = 256 << 10;
 // Longer schemas and grammars are not read.
 constexpr size_t kMaxSchemaBytes = 16 << 20;
 
-absl::StatusOr<ByteAutomaton> CompileSchemaFile(
+absl::StatusOr<GrammarLanguage> CompileSchemaFile(
     const ConstrainOptions& options) {
   ASSIGN_OR_RETURN(const std::string schema,
                    ReadFile(options.json_schema, kMaxSchemaBytes));
-  return CompileJsonSchema(schema, {.has_spaces = !options.no_spaces});
+  return CompileJsonSchemaWithCalls(schema, {.has_spaces = !options.no_spaces});
 }
 
 absl::StatusOr<GrammarLanguage> CompileGrammarFile(
@@ -64,7 +64,7 @@ absl::StatusOr<GrammarLanguage> Compile(const ConstrainOptions& options) {
     return grammar;
   }
   if (!options.json_schema.empty()) {
-    absl::StatusOr<ByteAutomaton> schema = CompileSchemaFile(options);
+    absl::StatusOr<GrammarLanguage> schema = CompileSchemaFile(options);
     if (!schema.ok()) return Annotate(schema.status(), "--json-schema");
     return schema;
   }

@@ -16,14 +16,18 @@
 #include <ctime>
 #include <memory>
 #include <random>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "base/check.h"
 #include "constrain/choice_language.h"
+#include "constrain/gbnf_language.h"
 #include "constrain/json_schema.h"
+#include "constrain/pushdown_constraint.h"
 #include "constrain/regex_language.h"
 #include "constrain/text_constraint.h"
 #include "constrain/token_constraint.h"
@@ -45,6 +49,18 @@ std::string Person() {
   return std::string("\\{\"name\":") + kString + ",\"age\":" + kNumber +
          ",\"emails\":\\[(" + kString + "(," + kString + ")*)?\\]\\}";
 }
+
+// JSON, as llama.cpp has it.
+constexpr char kJsonGrammar[] = R"(root ::= object
+value ::= object | array | string | number | ("true" | "false" | "null") ws
+object ::= "{" ws (string ":" ws value ("," ws string ":" ws value)*)? "}" ws
+array ::= "[" ws (value ("," ws value)*)? "]" ws
+string ::= "\"" ([^"\\\x7F\x00-\x1F] | "\\" (["\\bfnrt] | "u" [0-9a-fA-F]{4}))*
+  "\"" ws
+number ::= "-"? ([0-9] | [1-9] [0-9]{0,15}) ("." [0-9]+)?
+  ([eE] [-+]? [0-9] [1-9]{0,15})? ws
+ws ::= | " " | "\n" [ \t]{0,20}
+)";
 
 std::shared_ptr<const TokenVocabulary> Vocabulary() {
   static const auto* const vocabulary = [] {
@@ -69,8 +85,8 @@ std::shared_ptr<const TokenVocabulary> Vocabulary() {
 
 // Words, punctuation before and after words, characters beyond ASCII, and
 // numbers: 5, 2, 2 and 1 of 10.
-const TokenSuffixes& MixedTokens() {
-  static const auto* const suffixes = [] {
+const std::vector<std::string>& MixedTexts() {
+  static const auto* const texts = [] {
     constexpr std::string_view kPunctuation =
         "\"':,.{}[]()<>/\\_-+=*&^%$#@!?;|~` \n\t";
     std::mt19937 random(3);
@@ -107,8 +123,13 @@ const TokenSuffixes& MixedTokens() {
       }
       tokens.push_back(std::move(token));
     }
-    return new TokenSuffixes(tokens);
+    return new std::vector<std::string>(std::move(tokens));
   }();
+  return *texts;
+}
+
+const TokenSuffixes& MixedTokens() {
+  static const auto* const suffixes = new TokenSuffixes(MixedTexts());
   return *suffixes;
 }
 
@@ -240,6 +261,64 @@ BENCHMARK_CAPTURE(Masks, Date, kDate)->Unit(benchmark::kMicrosecond);
 BENCHMARK_CAPTURE(Masks, Email, kEmail)->Unit(benchmark::kMicrosecond);
 BENCHMARK_CAPTURE(Masks, Person, Person())->Unit(benchmark::kMicrosecond);
 BENCHMARK_CAPTURE(NearMasks, Person, Person())->Unit(benchmark::kMicrosecond);
+
+std::shared_ptr<const PushdownAutomaton> GrammarOrDie() {
+  absl::StatusOr<GrammarLanguage> language = CompileGbnf(kJsonGrammar);
+  CHECK(language.ok()) << language.status();
+  return std::make_shared<const PushdownAutomaton>(
+      std::get<PushdownAutomaton>(*std::move(language)));
+}
+
+void CompileGrammar(benchmark::State& state) {
+  for (auto _ : state) benchmark::DoNotOptimize(GrammarOrDie());
+  state.counters["states"] = GrammarOrDie()->num_states();
+}
+BENCHMARK(CompileGrammar)->Unit(benchmark::kMicrosecond);
+
+void CountGrammar(benchmark::State& state) {
+  const auto automaton = GrammarOrDie();
+  for (auto _ : state) {
+    CompileBudget budget;
+    benchmark::DoNotOptimize(
+        CountPushdownCosts(*automaton, MixedTokens(), &budget));
+  }
+}
+BENCHMARK(CountGrammar)->Unit(benchmark::kMicrosecond);
+
+// Lists of the states of 40 texts of random tokens, each made once.
+void GrammarMasks(benchmark::State& state) {
+  const auto automaton = GrammarOrDie();
+  const auto vocabulary = std::make_shared<const TokenVocabulary>(MixedTexts());
+  std::vector<double> times;
+  for (auto _ : state) {
+    const auto made = PushdownConstraint::Make(automaton, vocabulary, {});
+    CHECK(made.ok()) << made.status();
+    const PushdownConstraint& constraint = **made;
+    std::mt19937_64 random(7);
+    times.clear();
+    std::set<int32_t> listed;
+    for (int i = 0; i < 40; ++i) {
+      int32_t at = constraint.start();
+      for (int32_t room = 200;; --room) {
+        const double begin = ThreadMicroseconds();
+        const Constraint::Legal legal = constraint.LegalTokens(at, room);
+        const double time = ThreadMicroseconds() - begin;
+        if (listed.insert(at).second) times.push_back(time);
+        at = constraint.Advance(at,
+                                legal.tokens[random() % legal.tokens.size()]);
+        if (constraint.ends(at, room - 1)) break;
+      }
+    }
+    state.counters["configurations"] =
+        static_cast<double>(constraint.configurations().num_configurations());
+  }
+  std::sort(times.begin(), times.end());
+  state.counters["lists"] = static_cast<double>(times.size());
+  state.counters["p50_us"] = times[times.size() / 2];
+  state.counters["p99_us"] = times[times.size() * 99 / 100];
+  state.counters["max_us"] = times.back();
+}
+BENCHMARK(GrammarMasks)->Unit(benchmark::kMillisecond);
 
 void Kept(benchmark::State& state, bool is_near) {
   auto texts = TokenConstraint::Make(

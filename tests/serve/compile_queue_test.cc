@@ -46,7 +46,7 @@ class CompileQueueTest : public ::testing::Test {
     if (language == nullptr) {
       language = std::make_shared<ConstraintLanguage>(
           ConstraintLanguage::Key{.language = name, .end_ids = {}},
-          ConstraintParams());
+          ConstraintParams(), /*start_after=*/"");
     }
     return language;
   }

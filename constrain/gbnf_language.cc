@@ -45,6 +45,10 @@ class GbnfCompiler {
           "begins goes on without end");
     }
     for (const std::vector<int>& component : components_) {
+      for (const int i : component) RemoveUnproductive(&grammar_.rules[i].body);
+    }
+    RETURN_IF_ERROR(FindComponents());
+    for (const std::vector<int>& component : components_) {
       RETURN_IF_ERROR(FindRecursion(component));
     }
     NumberCalls();
@@ -145,6 +149,8 @@ class GbnfCompiler {
   // after those that it leads to (Tarjan 1972).
   absl::Status FindComponents() {
     const size_t num_rules = rules_.size();
+    components_.clear();
+    for (Rule& rule : rules_) rule.component = -1;
     std::vector<std::vector<int>> named(num_rules);
     for (size_t i = 0; i < num_rules; ++i) {
       const GrammarNode& body = grammar_.rules[i].body;
@@ -262,6 +268,36 @@ class GbnfCompiler {
     return absl::OkStatus();
   }
 
+  // Removes what no text has from a node, so that the components which are
+  // found next have productive rules alone. Returns whether it has a text.
+  bool RemoveUnproductive(GrammarNode* node) const {
+    std::vector<GrammarNode>& children = node->children;
+    switch (node->kind) {
+      case Kind::kText:
+      case Kind::kSet:
+      case Kind::kRule:
+        return IsProductive(*node);
+      case Kind::kRepeat:
+        if (RemoveUnproductive(&children.front())) return true;
+        if (node->min_count > 0) return false;
+        *node = {.kind = Kind::kSequence};  // the empty text
+        return true;
+      case Kind::kSequence:
+        return std::ranges::all_of(children, [&](GrammarNode& child) {
+          return RemoveUnproductive(&child);
+        });
+      case Kind::kChoice: {
+        std::vector<GrammarNode> kept;
+        for (GrammarNode& child : children) {
+          if (RemoveUnproductive(&child)) kept.push_back(std::move(child));
+        }
+        children = std::move(kept);
+        return !children.empty();
+      }
+    }
+    return false;
+  }
+
   absl::Status FindRecursion(const std::vector<int>& component) {
     const int number = rules_[component.front()].component;
     bool is_recursive = false;
@@ -337,9 +373,8 @@ class GbnfCompiler {
 
   // Numbers the rules that are called. That of the language has number 0.
   void NumberCalls() {
-    const bool any = std::ranges::any_of(rules_, [](const Rule& rule) {
-      return rule.is_recursive && rule.is_productive;
-    });
+    const bool any = std::ranges::any_of(
+        rules_, [](const Rule& rule) { return rule.is_recursive; });
     if (!any) return;
     for (const int i : components_[rules_[grammar_.root].component]) {
       rules_[i].is_in_calls = true;
@@ -348,7 +383,7 @@ class GbnfCompiler {
     for (const std::vector<int>& component : components_) {
       for (const int i : component) {
         Rule& rule = rules_[i];
-        if (!rule.is_recursive || !rule.is_productive) continue;
+        if (!rule.is_recursive) continue;
         rule.is_in_calls = true;
         if (rule.call < 0) rule.call = num_called_++;
       }
@@ -372,7 +407,7 @@ class GbnfCompiler {
     for (const int i : component) {
       Rule& rule = rules_[i];
       const bool is_root = i == grammar_.root;
-      if (!rule.is_productive || !rule.is_named) continue;
+      if (!rule.is_named) continue;
       if (rule.is_in_calls || (!is_root && IsSimple(i))) continue;
       ByteNfa nfa(&budget_);
       ASSIGN_OR_RETURN(const State end, nfa.AddState());
@@ -399,7 +434,6 @@ class GbnfCompiler {
   absl::Status AddBodies(const std::vector<int>& component,
                          const Target& target) {
     for (const int i : component) {
-      if (!rules_[i].is_productive) continue;
       ASSIGN_OR_RETURN(const State end,
                        Add(grammar_.rules[i].body, rules_[i].start,
                            /*is_last=*/true, target));
@@ -487,7 +521,6 @@ class GbnfCompiler {
   absl::StatusOr<State> AddRule(int number, State from, bool is_last,
                                 const Target& target) {
     const Rule& rule = rules_[number];
-    if (!rule.is_productive) return target.nfa->AddState();  // without a path
     const bool is_in_target = target.component == Target::kCalls
                                   ? rule.is_in_calls
                                   : rule.component == target.component;

@@ -124,6 +124,9 @@ class PushdownAutomaton::Maker {
     made_.reads_bytes_.push_back(reads_bytes ? 1 : 0);
     made_.accepts_.push_back(from_.accepts(state) ? 1 : 0);
     ForEachCall(state, [&](int64_t number, ByteAutomaton::State after) {
+      CHECK(number < std::ssize(starts_) &&
+            starts_[number] != ByteAutomaton::kNone)
+          << "automaton " << number << " is called and has no start";
       made_.calls_.push_back({NumberOf(starts_[number]), NumberOf(after)});
     });
     const auto num_calls = static_cast<int32_t>(made_.calls_.size());

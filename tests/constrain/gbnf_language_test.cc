@@ -179,6 +179,21 @@ TEST(GbnfLanguageTest, ToyGrammarsHaveTheTextsOfTheirDefinition) {
             true},
            {"root ::= x\nx ::= y | \"(\" x \")\"\ny ::= x | \"a\"", "()a", 6,
             false},
+           {"root ::= \"x\" a\na ::= \"(\" a \")\" | \"z\" | b\nb ::= "
+            "\"q\" b a \"w\"",
+            "x(z)q", 5, false},
+           {"root ::= \"x\" a \"y\" | \"k\"\na ::= \"(\" a \")\" | "
+            "\"z\" | b\nb ::= \"q\" b a \"w\"",
+            "xyk(z)", 5, false},
+           {"root ::= \"x\" a \"y\"\na ::= \"(\" a \")\" | \"z\" | "
+            "b\nb ::= \"q\" b a \"w\"",
+            "xy(z)q", 5, false},
+           // Recursive in alternatives without a text alone.
+           {"root ::= \"x\" a \"y\"\na ::= \"z\" | b \"v\"\nb ::= \"q\" b a "
+            "\"w\"",
+            "xyzvqw", 4, true},
+           {"root ::= \"x\" (b | \"y\" b)* \"z\"\nb ::= \"q\" root b", "xyzq",
+            4, true},
            // Called rules with an empty text.
            {"root ::= \"<\" p p \">\"\np ::= \"(\" p \")\" |", "<()>", 6,
             false},

@@ -7,10 +7,12 @@ int Draw(int n, std::mt19937_64& random) {
   return static_cast<int>(random() % n);
 }
 
-std::string RandomAlternatives(int depth, int num_rules,
+// Rules from `first` to before `end` are named.
+std::string RandomAlternatives(int depth, int first, int end,
                                std::mt19937_64& random);
 
-std::string RandomElement(int depth, int num_rules, std::mt19937_64& random) {
+std::string RandomElement(int depth, int first, int end,
+                          std::mt19937_64& random) {
   static constexpr const char* kElements[] = {"\"a\"", "\"b\"",  "\"(\"",
                                               "[ab]",  "\"ab\"", "\"\""};
   static constexpr const char* kNames[] = {"root", "x", "y", "z"};
@@ -20,15 +22,15 @@ std::string RandomElement(int depth, int num_rules, std::mt19937_64& random) {
   if (kind < 5) {
     element = kElements[Draw(6, random)];
   } else if (kind < 9 || depth == 0) {
-    element = kNames[Draw(num_rules, random)];
+    element = kNames[first + Draw(end - first, random)];
   } else {
-    element = "(" + RandomAlternatives(depth - 1, num_rules, random) + ")";
+    element = "(" + RandomAlternatives(depth - 1, first, end, random) + ")";
   }
   if (Draw(5, random) == 0) element += kRepeats[Draw(5, random)];
   return element;
 }
 
-std::string RandomAlternatives(int depth, int num_rules,
+std::string RandomAlternatives(int depth, int first, int end,
                                std::mt19937_64& random) {
   std::string text;
   const int num_alternatives = 1 + Draw(3, random);
@@ -36,7 +38,7 @@ std::string RandomAlternatives(int depth, int num_rules,
     if (i > 0) text += " | ";
     const int num_elements = Draw(4, random);
     for (int k = 0; k < num_elements; ++k) {
-      text += RandomElement(depth, num_rules, random) + " ";
+      text += RandomElement(depth, first, end, random) + " ";
     }
   }
   return text;
@@ -47,10 +49,18 @@ std::string RandomAlternatives(int depth, int num_rules,
 std::string RandomGrammar(std::mt19937_64& random) {
   static constexpr const char* kNames[] = {"root", "x", "y", "z"};
   const int num_rules = 1 + Draw(4, random);
+  const bool has_endless = num_rules > 1 && Draw(2, random) == 0;
+  const int first = has_endless ? 1 : 0;  // the root is no part of a cycle
   std::string grammar;
   for (int i = 0; i < num_rules; ++i) {
-    grammar += std::string(kNames[i]) +
-               " ::= " + RandomAlternatives(1, num_rules, random) + "\n";
+    const std::string name = kNames[i];
+    grammar += name + " ::= ";
+    if (has_endless && i == num_rules - 1) {
+      grammar += "\"b\" " + RandomElement(1, first, num_rules, random) + " " +
+                 name + " " + RandomElement(1, first, num_rules, random) + "\n";
+    } else {
+      grammar += RandomAlternatives(1, first, num_rules, random) + "\n";
+    }
   }
   return grammar;
 }

@@ -39,6 +39,7 @@ class ByteAutomaton {
 
   int num_states() const { return static_cast<int>(tables_.accepts.size()); }
   int num_classes() const { return tables_.num_classes; }
+  const Tables& tables() const { return tables_; }
   // Bytes of the transition table.
   int64_t table_bytes() const {
     return static_cast<int64_t>(tables_.next.size()) * sizeof(State);

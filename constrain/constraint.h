@@ -22,9 +22,11 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <span>
 
 #include "absl/status/status.h"
+#include "base/constraint_tables.h"
 #include "base/ids.h"
 
 namespace espalier {
@@ -67,6 +69,13 @@ class Constraint {
   // sequence ends, unless it ends after all of them.
   virtual int64_t MaxLegal(int64_t num_sequences) const = 0;
   virtual int64_t MaxLast(int64_t num_sequences) const = 0;
+
+  // Returns tables from which a device finds legal tokens and states, equal to
+  // those of this interface; without any, the lists say which are legal. Valid
+  // as long as the constraint.
+  virtual std::optional<ConstraintTables> tables() const {
+    return std::nullopt;
+  }
 
   // Returns the bytes that are kept of a state in Legal::states.
   virtual int64_t StateBytes(State) const { return 0; }

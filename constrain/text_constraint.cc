@@ -135,6 +135,13 @@ const TextConstraint::TokenList* TextConstraint::Keep(
   return kept;
 }
 
+std::optional<ConstraintTables> TextConstraint::tables() const {
+  ConstraintTables tables = texts_.tables();
+  tables.num_end_ids = static_cast<int>(end_ids_.size());
+  tables.end_ids = end_ids_.data();
+  return tables;
+}
+
 bool TextConstraint::is_full() const {
   const std::lock_guard lock(mutex_);
   return num_list_bytes_ > max_list_bytes_;

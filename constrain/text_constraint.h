@@ -21,6 +21,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <unordered_map>
 #include <utility>
@@ -60,6 +61,8 @@ class TextConstraint final : public LanguageConstraint {
   int64_t MaxLast(int64_t num_sequences) const override {
     return num_sequences * max_last_;
   }
+
+  std::optional<ConstraintTables> tables() const override;
 
   int64_t max_list_bytes() const override { return max_list_bytes_; }
   // True if the lists so far take more than one request may need: time for

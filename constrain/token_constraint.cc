@@ -84,6 +84,22 @@ int TokenConstraint::LegalTokens(State state, int32_t max_tokens,
   return num_last;
 }
 
+ConstraintTables TokenConstraint::tables() const {
+  ConstraintTables tables = {.vocab_size = vocab_size(),
+                             .inside = vocabulary_->inside.texts(),
+                             .num_states = automaton_->num_states(),
+                             .num_classes = automaton_->num_classes(),
+                             .classes = automaton_->tables().classes.data(),
+                             .next = automaton_->tables().next.data(),
+                             .accepts = automaton_->tables().accepts.data(),
+                             .more = more_.more.data()};
+  if (vocabulary_->first) {
+    tables.first = vocabulary_->first->texts();
+    tables.drops_all_spaces = vocabulary_->drops_all_spaces;
+  }
+  return tables;
+}
+
 int64_t TokenConstraint::MaxLastTokens() const {
   std::array<bool, 256> is_last_byte = {};
   for (State state = 0; state < opening(); ++state) {

@@ -20,11 +20,13 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/constraint_tables.h"
 #include "base/ids.h"
 #include "constrain/byte_automaton.h"
 #include "constrain/compile_budget.h"
@@ -41,15 +43,15 @@ namespace espalier {
 // space alone, "\u2581", is legal as the first one although it adds nothing,
 // because tokenizers spell "{" as "\u2581", "{".
 struct TokenVocabulary {
-  explicit TokenVocabulary(std::vector<std::string> bytes)
-      : suffixes(bytes), inside(std::move(bytes)) {}
+  explicit TokenVocabulary(std::span<const std::string> bytes)
+      : suffixes(bytes), inside(bytes) {}
   // `first_bytes` has as many tokens. `drops_all`: the tokens after a dropped
   // space are first tokens, too.
-  TokenVocabulary(std::vector<std::string> bytes,
-                  std::vector<std::string> first_bytes, bool drops_all)
+  TokenVocabulary(std::span<const std::string> bytes,
+                  std::span<const std::string> first_bytes, bool drops_all)
       : suffixes(bytes),
-        inside(std::move(bytes)),
-        first(TokenTrie(std::move(first_bytes))),
+        inside(bytes),
+        first(TokenTrie(first_bytes)),
         drops_all_spaces(drops_all) {}
 
   int64_t num_bytes() const {
@@ -122,6 +124,10 @@ class TokenConstraint {
   // Returns an upper bound of what LegalTokens returns, but for 0 more tokens,
   // after which none may follow in any case.
   int64_t MaxLastTokens() const;
+
+  // Returns all of it as arrays, without end ids: states, and what tokens add.
+  // Valid as long as the automaton and the vocabulary, and this.
+  ConstraintTables tables() const;
 
   const ByteAutomaton& automaton() const { return *automaton_; }
   int vocab_size() const { return vocabulary_->inside.vocab_size(); }

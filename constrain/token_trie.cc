@@ -8,16 +8,22 @@
 
 namespace espalier {
 
-TokenTrie::TokenTrie(std::vector<std::string> bytes)
-    : bytes_(std::move(bytes)) {
+TokenTrie::TokenTrie(std::span<const std::string> bytes) {
   // A node's depth has 16 bits; no text has a token as long.
   constexpr size_t kMaxBytes = std::numeric_limits<uint16_t>::max();
-  for (TokenId token = 0; token < vocab_size(); ++token) {
-    if (bytes_[token].size() > kMaxBytes) bytes_[token].clear();
-    if (!bytes_[token].empty()) tokens_.push_back(token);
+  indptr_.reserve(bytes.size() + 1);
+  indptr_.push_back(0);
+  for (const std::string& of_token : bytes) {
+    if (of_token.size() <= kMaxBytes) text_ += of_token;
+    indptr_.push_back(static_cast<int32_t>(text_.size()));
   }
-  std::stable_sort(tokens_.begin(), tokens_.end(),
-                   [&](TokenId a, TokenId b) { return bytes_[a] < bytes_[b]; });
+  text_.shrink_to_fit();
+  for (TokenId token = 0; token < vocab_size(); ++token) {
+    if (!BytesOf(token).empty()) tokens_.push_back(token);
+  }
+  std::stable_sort(tokens_.begin(), tokens_.end(), [&](TokenId a, TokenId b) {
+    return BytesOf(a) < BytesOf(b);
+  });
   std::bitset<256> single;
   std::vector<uint32_t> path;  // nodes of the last token
   std::string_view last;
@@ -27,7 +33,7 @@ TokenTrie::TokenTrie(std::vector<std::string> bytes)
     }
   };
   for (size_t i = 0; i < tokens_.size(); ++i) {
-    const std::string_view text = bytes_[tokens_[i]];
+    const std::string_view text = BytesOf(tokens_[i]);
     if (text.size() == 1) single.set(static_cast<uint8_t>(text[0]));
     const size_t num_common =
         std::mismatch(text.begin(), text.end(), last.begin(), last.end())
@@ -50,15 +56,9 @@ TokenTrie::TokenTrie(std::vector<std::string> bytes)
 }
 
 int64_t TokenTrie::num_bytes() const {
-  size_t num_bytes = bytes_.size() * sizeof(std::string) +
-                     tokens_.size() * sizeof(TokenId) +
-                     nodes_.size() * sizeof(Node);
-  // Short texts are within the string.
-  const size_t num_inside = std::string().capacity();
-  for (const std::string& text : bytes_) {
-    if (text.capacity() > num_inside) num_bytes += text.capacity() + 1;
-  }
-  return static_cast<int64_t>(num_bytes);
+  return static_cast<int64_t>(
+      text_.capacity() + indptr_.size() * sizeof(int32_t) +
+      tokens_.size() * sizeof(TokenId) + nodes_.size() * sizeof(Node));
 }
 
 void SortTokens(int vocab_size, std::vector<TokenId>* tokens) {

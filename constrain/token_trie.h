@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/constraint_tables.h"
 #include "base/ids.h"
 #include "constrain/byte_automaton.h"
 
@@ -20,11 +21,18 @@ class TokenTrie {
  public:
   // `bytes[t]` is what token t adds to a text. A token that adds nothing, such
   // as EOS, is never legal. One of more than 65,535 bytes counts as such.
-  explicit TokenTrie(std::vector<std::string> bytes);
+  explicit TokenTrie(std::span<const std::string> bytes);
 
-  int vocab_size() const { return static_cast<int>(bytes_.size()); }
+  int vocab_size() const { return static_cast<int>(indptr_.size()) - 1; }
   // REQUIRES: `token` is in [0, vocab_size()).
-  std::string_view BytesOf(TokenId token) const { return bytes_[token]; }
+  std::string_view BytesOf(TokenId token) const {
+    return std::string_view(text_).substr(indptr_[token],
+                                          indptr_[token + 1] - indptr_[token]);
+  }
+  // Returns what BytesOf returns for all tokens. Valid as long as the trie.
+  TokenTexts texts() const {
+    return {indptr_.data(), reinterpret_cast<const uint8_t*>(text_.data())};
+  }
   // True if each byte is a token.
   bool has_all_bytes() const { return has_all_bytes_; }
   // Bytes of the texts and of the trie.
@@ -73,9 +81,10 @@ class TokenTrie {
     uint8_t byte;
   };
 
-  std::vector<std::string> bytes_;  // [vocab_size]
-  std::vector<TokenId> tokens_;     // sorted by their bytes, then by id
-  std::vector<Node> nodes_;         // depth first, smaller bytes first
+  std::string text_;             // the bytes of one token after the other
+  std::vector<int32_t> indptr_;  // [vocab_size + 1]
+  std::vector<TokenId> tokens_;  // sorted by their bytes, then by id
+  std::vector<Node> nodes_;      // depth first, smaller bytes first
   size_t max_depth_ = 0;
   bool has_all_bytes_ = false;
 };

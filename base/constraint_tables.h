@@ -1,0 +1,47 @@
+// ConstraintTables: a language of texts for one vocabulary as arrays, so that a
+// device can find the legal tokens of a state (kernels/constrain/). A
+// TextConstraint offers them (constrain/text_constraint.h), which says what its
+// states and tokens are.
+//
+//   state   0 to num_states - 1   of the automaton; 0 is its start
+//           num_states            before the first token
+//           num_states + 1        after a dropped space there
+//           num_states + 2        after an end id
+//
+// A value: pointers to arrays that others own, in host memory or in a
+// device's.
+#pragma once
+
+#include <cstdint>
+
+#include "base/ids.h"
+
+namespace espalier {
+
+// Token t adds bytes[indptr[t], indptr[t + 1]) to a text.
+struct TokenTexts {
+  const int32_t* indptr = nullptr;  // [vocab_size + 1]
+  const uint8_t* bytes = nullptr;
+};
+
+struct ConstraintTables {
+  int vocab_size = 0;
+  TokenTexts inside = {};
+  // Tokens at the start of a text; null: as `inside`. A token that adds nothing
+  // here and something inside is a space that is dropped.
+  TokenTexts first = {};
+  bool drops_all_spaces = false;  // `first` holds after a dropped space, too
+
+  int num_states = 0;
+  int num_classes = 0;
+  const uint8_t* classes = nullptr;  // [256]  by byte
+  const int32_t* next = nullptr;     // [num_states, num_classes]; -1: none
+  const uint8_t* accepts = nullptr;  // [num_states]  1: a text may end
+  // Fewest tokens, at least one, from a state to where a text may end;
+  // INT32_MAX if there are none.
+  const int32_t* more = nullptr;  // [num_states + 2]
+  int num_end_ids = 0;
+  const TokenId* end_ids = nullptr;  // ascending; they add no text
+};
+
+}  // namespace espalier

@@ -1,0 +1,93 @@
+#include "kernels/constrain/cuda_constraint_tables.h"
+
+#include <cstddef>
+#include <cstring>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "base/cuda.h"
+#include "base/cuda_memory.h"
+#include "base/status.h"
+#include "kernels/constrain/cuda_token_masks.h"
+
+namespace espalier {
+namespace {
+
+// Arrays one after the other in words; a word is not shared by two.
+class WordList {
+ public:
+  // Returns the index of the first word of the array.
+  template <typename T>
+  size_t Add(const T* array, uint32_t size) {
+    const size_t begin = words_.size();
+    AddZeros(sizeof(T) * size);
+    if (size > 0) std::memcpy(&words_[begin], array, sizeof(T) * size);
+    return begin;
+  }
+  void AddZeros(size_t num_bytes) {
+    words_.insert(words_.end(), (num_bytes + 3) / 4, 0);
+  }
+
+  absl::StatusOr<DeviceBuffer<int32_t>> Upload(const char* what) const {
+    ASSIGN_OR_RETURN(DeviceBuffer<int32_t> buffer,
+                     TakeDeviceMemory<int32_t>(what, words_.size()));
+    RETURN_IF_CUDA_ERROR(cudaMemcpy(buffer.data(), words_.data(),
+                                    words_.size() * sizeof(int32_t),
+                                    cudaMemcpyHostToDevice));
+    // Streams that do not wait for others read it.
+    RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(nullptr));
+    return buffer;
+  }
+
+ private:
+  std::vector<int32_t> words_;
+};
+
+}  // namespace
+
+absl::StatusOr<CudaTokenTexts> CudaTokenTexts::Create(const TokenTexts& texts,
+                                                      int vocab_size) {
+  WordList words;
+  words.Add(texts.indptr, vocab_size + 1);
+  words.Add(texts.bytes, texts.indptr[vocab_size]);
+  words.AddZeros(kTokenTextPadding);
+  CudaTokenTexts copy;
+  copy.vocab_size_ = vocab_size;
+  ASSIGN_OR_RETURN(copy.words_, words.Upload("texts of tokens"));
+  return copy;
+}
+
+TokenTexts CudaTokenTexts::texts() const {
+  return {words_.data(),
+          reinterpret_cast<const uint8_t*>(words_.data() + vocab_size_ + 1)};
+}
+
+absl::StatusOr<CudaConstraintTables> CudaConstraintTables::Create(
+    const ConstraintTables& tables,
+    std::shared_ptr<const CudaTokenTexts> inside,
+    std::shared_ptr<const CudaTokenTexts> first) {
+  WordList words;
+  const uint32_t n = tables.num_states;
+  const size_t classes = words.Add(tables.classes, 256);
+  const size_t next = words.Add(tables.next, n * tables.num_classes);
+  const size_t accepts = words.Add(tables.accepts, n);
+  const size_t more = words.Add(tables.more, n + 2);
+  const size_t end_ids = words.Add(tables.end_ids, tables.num_end_ids);
+  CudaConstraintTables copy;
+  ASSIGN_OR_RETURN(copy.words_, words.Upload("tables of constraints"));
+  const int32_t* const base = copy.words_.data();
+  copy.tables_ = tables;
+  copy.tables_.inside = inside->texts();
+  copy.tables_.first = first == nullptr ? TokenTexts() : first->texts();
+  copy.tables_.classes = reinterpret_cast<const uint8_t*>(base + classes);
+  copy.tables_.next = base + next;
+  copy.tables_.accepts = reinterpret_cast<const uint8_t*>(base + accepts);
+  copy.tables_.more = base + more;
+  copy.tables_.end_ids = base + end_ids;
+  copy.inside_ = std::move(inside);
+  copy.first_ = std::move(first);
+  return copy;
+}
+
+}  // namespace espalier

@@ -73,12 +73,12 @@ __global__ __launch_bounds__(GumbelPolicy::kThreads) void ProcessRows(
   const RawTile* const tiles = p.raw.raw + size_t(row) * num_tiles;
   const RawRow raw = SumRawTiles(tiles, num_tiles);
   if (tile == 0 && lane == 0) p.raw_rows[row] = raw;
-  const RowLogits<T> logits = RawLogits<T>(p, row);
+  const RowLogits<LogitOf<T>> logits = RawLogits<LogitOf<T>>(p, row);
   const int size = logits.vocab_size();
   const bool by_log_prob = p.in.rows[row].domain == ScoreDomain::kLogProbs;
   float* const scores = p.scores + size_t(row) * size;
-  const EditList edits(p.raw.in, row);
-  EditWindow window = EditWindow::At(edits, tile * kTileSize);
+  const EditList<kIsMasked<T>> edits(p.raw.in, row);
+  auto window = EditWindow<kIsMasked<T>>::At(edits, tile * kTileSize);
   constexpr int kEach = 8;
 #pragma unroll 1
   for (int begin = tile * kTileSize; begin < (tile + 1) * kTileSize;
@@ -185,11 +185,11 @@ __global__ __launch_bounds__(GumbelPolicy::kThreads) void TakeValues(
     p.out.num_candidates[group_idx] = 1;
     return;
   }
-  const RowLogits<T> logits = RawLogits<T>(p, row);
+  const RowLogits<LogitOf<T>> logits = RawLogits<LogitOf<T>>(p, row);
   const RawRow raw = p.raw_rows[row];
   const ScoreDomain domain = p.in.rows[row].domain;
   const float temperature = p.in.params[p.in.row_params[row]].temperature;
-  const EditList edits(p.raw.in, row);
+  const EditList<kIsMasked<T>> edits(p.raw.in, row);
   // A group without requested candidates has a stale count.
   const int count = min(group.num_candidates, p.out.num_candidates[group_idx]);
   for (int i = lane; i < count; i += kWarpSize) {
@@ -227,6 +227,7 @@ GumbelParams GumbelParamsAt(const CudaGumbelTopKInputs& inputs,
   CudaSampleInputs processed = raw;
   raw.row_edits = select.row_edits;
   raw.edits = select.edits;
+  raw.masks = select.masks;
   processed.dtype = DType::kFloat32;
   processed.logits = p.scores;
   p.raw = ParamsAt(raw, layout.of_raw_sample, layout.raw_sample.At<char>(base));
@@ -237,7 +238,6 @@ GumbelParams GumbelParamsAt(const CudaGumbelTopKInputs& inputs,
 
 absl::Status Enqueue(const GumbelParams& p, const CudaDevice& device,
                      cudaStream_t stream) {
-  const bool wide = p.in.select.dtype == DType::kFloat32;
   const unsigned rows = p.in.select.num_rows;
   const LaunchConfig tiles = {
       .grid = dim3(
@@ -252,8 +252,9 @@ absl::Status Enqueue(const GumbelParams& p, const CudaDevice& device,
   RETURN_IF_ERROR(ReadRows(unedited, device, stream));
   // ProcessRows writes `cum`. Only CudaSelect reads it early, after the barrier
   // below; the kernels in between read older data early.
-  RETURN_IF_ERROR(wide ? Launch(ProcessRows<float>, tiles, stream, p)
-                       : Launch(ProcessRows<uint16_t>, tiles, stream, p));
+  RETURN_IF_ERROR(ByRowType(p.raw.in, [&]<typename T>() {
+    return Launch(ProcessRows<T>, tiles, stream, p);
+  }));
   RETURN_IF_ERROR(ReadRows(p.processed, device, stream));
   RETURN_IF_ERROR(FindRowCuts(p.processed, p.cuts, stream));
   LaunchConfig noise = tiles;
@@ -265,8 +266,9 @@ absl::Status Enqueue(const GumbelParams& p, const CudaDevice& device,
   scores.cum_log_probs = p.cum;
   scores.row_edits = nullptr;
   RETURN_IF_ERROR(CudaSelect(scores, p.out, p.select, device, stream));
-  return wide ? Launch(TakeValues<float>, each, stream, p)
-              : Launch(TakeValues<uint16_t>, each, stream, p);
+  return ByRowType(p.raw.in, [&]<typename T>() {
+    return Launch(TakeValues<T>, each, stream, p);
+  });
 }
 
 }  // namespace

@@ -15,6 +15,10 @@ struct CudaRowEdits {
   float repetition_penalty = 1.0f;
   // 1 if all other tokens are banned. An int, as rows are compared as bytes.
   int is_allow_list = 0;
+  // Index of the row's token mask (kernels/constrain/token_masks.h) among those
+  // of the call: tokens that are not in it are banned, and all others count as
+  // edited, by an empty edit if they are not in the list. -1: none.
+  int mask = -1;
 };
 
 // Maximum rows of a call: the second dimension of a grid.

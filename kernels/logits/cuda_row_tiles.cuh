@@ -83,6 +83,20 @@ __device__ inline void AddTiles(int first, int num_tiles, const Load& load,
   total = {top, sum};
 }
 
+// Adds sums of a batch's tiles, relative to their maxima; (-inf, 0) is none.
+__device__ inline void AddSums(const float (&maxima)[kBatch],
+                               const float (&sums)[kBatch], LogSum& total) {
+  float top = total.max;
+#pragma unroll
+  for (int i = 0; i < kBatch; ++i) top = fmaxf(top, maxima[i]);
+  float sum = total.Scaled(top);
+#pragma unroll
+  for (int i = 0; i < kBatch; ++i) {
+    sum += LogSum{maxima[i], sums[i]}.Scaled(top);
+  }
+  total = {top, sum};
+}
+
 // The maxima of such tiles; -inf for missing tiles.
 struct TileBatch {
   float4 maxima[kBatch];
@@ -110,16 +124,9 @@ struct TileBatch {
   // Adds the tiles' sums.
   __device__ void AddTo(LogSum& total, const float (&sums)[kBatch]) const {
     float max[kBatch];
-    float top = total.max;
 #pragma unroll
-    for (int i = 0; i < kBatch; ++i) {
-      max[i] = MaxOf(maxima[i]);
-      top = fmaxf(top, max[i]);
-    }
-    float sum = total.Scaled(top);
-#pragma unroll
-    for (int i = 0; i < kBatch; ++i) sum += LogSum{max[i], sums[i]}.Scaled(top);
-    total = {top, sum};
+    for (int i = 0; i < kBatch; ++i) max[i] = MaxOf(maxima[i]);
+    AddSums(max, sums, total);
   }
 };
 

@@ -59,6 +59,7 @@ struct CudaSampleInputs {
   const float* cum_log_probs = nullptr;     // [num_rows] nats; -inf: dead
   const CudaRowEdits* row_edits = nullptr;  // [num_rows], or null: none
   const TokenEdit* edits = nullptr;
+  const uint32_t* masks = nullptr;  // [masks, NumMaskWords(vocab_size)]
   // A copy of each float32 row that is sampled from, written as the row is
   // read: row r goes to row copied_rows[r] of `copies`, or nowhere if that is
   // -1. Both are set or neither. No two rows share a copy, and no copy overlaps

@@ -99,9 +99,8 @@ absl::Status FindRowCuts(const Params& p, RowCut* cuts, cudaStream_t stream) {
 
 absl::Status DrawTokens(const Params& p, const CudaDevice& device,
                         cudaStream_t stream) {
-  return p.in.dtype == DType::kFloat32
-             ? LaunchDraw<float>(p, device, stream)
-             : LaunchDraw<uint16_t>(p, device, stream);
+  return ByRowType(
+      p.in, [&]<typename T>() { return LaunchDraw<T>(p, device, stream); });
 }
 
 }  // namespace espalier::cuda_sample

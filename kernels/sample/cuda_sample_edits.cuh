@@ -1,8 +1,9 @@
-// A row's edits, for warps that read the row in tiles: few, and anywhere. They
-// are ascending by token, so a warp needs a run of them at a time, one per
-// lane.
+// A row's edits and mask, for warps that read the row in tiles: few, and
+// anywhere. They are ascending by token, so a warp needs a run of them at a
+// time, one per lane.
 #pragma once
 
+#include "kernels/constrain/cuda_masked_rows.cuh"
 #include "kernels/logits/cuda_row_pieces.cuh"
 #include "kernels/sample/cuda_sample_row.cuh"
 
@@ -11,18 +12,24 @@ namespace espalier::cuda_sample {
 using cuda_logits::kWarpLoadSize;
 using cuda_logits::LanePiece;
 
-struct EditList {
+// If not `kMasks`, no row has a mask.
+template <bool kMasks>
+struct EditList : RowMask<kMasks> {
   const TokenEdit* edits = nullptr;
   CudaRowEdits row = {};
 
   EditList() = default;
   __device__ EditList(const CudaSampleInputs& in, int row_idx)
       : edits(in.edits) {
-    if (in.row_edits != nullptr) row = in.row_edits[row_idx];
+    if (in.row_edits == nullptr) return;
+    row = in.row_edits[row_idx];
+    this->SetMask(in.masks, row.mask, in.vocab_size);
   }
-  __device__ bool any() const {
-    return row.end > row.begin || row.is_allow_list;
+  // True if tokens are banned that have no edit.
+  __device__ bool restricts() const {
+    return row.is_allow_list || this->has_mask();
   }
+  __device__ bool any() const { return row.end > row.begin || restricts(); }
 
   // One thread: returns a token's score after one edit.
   __device__ float Edited(const TokenEdit& edit, float score) const {
@@ -32,6 +39,7 @@ struct EditList {
 
   // One thread: returns a token's score after the row's edits.
   __device__ float Edited(int token, float score) const {
+    if (this->IsMasked(token)) return MinusInf();
     int begin = row.begin;
     int end = row.end;
     while (begin < end) {
@@ -96,18 +104,19 @@ struct WarpLogits {
 };
 
 // A run of a row's edits, one per lane, that a warp applies in order.
+template <bool kMasks>
 class EditWindow {
  public:
   EditWindow() = default;
   // Begins at edit `first`.
-  __device__ EditWindow(const EditList& list, int first) : list_(list) {
+  __device__ EditWindow(const EditList<kMasks>& list, int first) : list_(list) {
     Load(first);
     next_ = first;
   }
 
   // Begins at the first edit of `token` or a later one, found in few dependent
   // loads.
-  __device__ static EditWindow At(const EditList& list, int token) {
+  __device__ static EditWindow At(const EditList<kMasks>& list, int token) {
     int begin = list.row.begin;
     int end = list.row.end;
     // A run of as many edits as lanes is too long: all may be of lower tokens.
@@ -130,7 +139,7 @@ class EditWindow {
 
   // True if edits not yet passed change tokens below `end`.
   __device__ bool Changes(int end) const {
-    return list_.row.is_allow_list || Has(end);
+    return list_.restricts() || Has(end);
   }
 
   // Advances past the edits of tokens below `end`.
@@ -155,6 +164,11 @@ class EditWindow {
       }
     } while (Pass(wanted));
     if (list_.row.is_allow_list) KeepOnly(edited, values);
+    if (!list_.has_mask()) return;
+#pragma unroll
+    for (int i = 0; i < kSize; ++i) {
+      if (list_.IsMasked(token_of(i))) values[i] = MinusInf();
+    }
   }
 
   // Edits the pieces that begin with a token, all lanes at once. The window
@@ -162,31 +176,11 @@ class EditWindow {
   template <typename T, int kPieces>
   __device__ void ApplyToPieces(int begin, WarpLogits<kPieces>& shared,
                                 float (&values)[16 * kPieces]) {
-    using Shared = WarpLogits<kPieces>;
     const int end = begin + kPieces * kWarpLoadSize;
-    const bool is_allow_list = list_.row.is_allow_list;
-    if (!Changes(end)) return;
-    __syncwarp();  // earlier values have been read
-    shared.template Put<T>(values);
-    shared.edited[Lane()] = 0;
-    __syncwarp();
-    unsigned wanted;
-    do {
-      const bool mine = IsNext() && token_ < end;
-      wanted = __ballot_sync(kAllLanes, mine);
-      if (mine) {
-        const int place = token_ - begin;
-        float& value = shared.logits[place];
-        value = list_.Edited(list_.edits[base_ + Lane()], value);
-        if (is_allow_list) {
-          atomicOr(&shared.edited[Shared::template LaneOf<T>(place)],
-                   1u << Shared::template BitOf<T>(place));
-        }
-      }
-    } while (Pass(wanted));
-    __syncwarp();
-    shared.template Take<T>(values);
-    if (is_allow_list) KeepOnly(shared.edited[Lane()], values);
+    if (list_.row.is_allow_list || Has(end)) {
+      ApplyList<T>(begin, end, shared, values);
+    }
+    if (list_.has_mask()) KeepMasked<T>(begin, values);
   }
 
  private:
@@ -238,7 +232,50 @@ class EditWindow {
     }
   }
 
-  EditList list_;
+  // ApplyToPieces without the mask.
+  template <typename T, int kPieces>
+  __device__ void ApplyList(int begin, int end, WarpLogits<kPieces>& shared,
+                            float (&values)[16 * kPieces]) {
+    using Shared = WarpLogits<kPieces>;
+    const bool is_allow_list = list_.row.is_allow_list;
+    __syncwarp();  // earlier values have been read
+    shared.template Put<T>(values);
+    shared.edited[Lane()] = 0;
+    __syncwarp();
+    unsigned wanted;
+    do {
+      const bool mine = IsNext() && token_ < end;
+      wanted = __ballot_sync(kAllLanes, mine);
+      if (mine) {
+        const int place = token_ - begin;
+        float& value = shared.logits[place];
+        value = list_.Edited(list_.edits[base_ + Lane()], value);
+        if (is_allow_list) {
+          atomicOr(&shared.edited[Shared::template LaneOf<T>(place)],
+                   1u << Shared::template BitOf<T>(place));
+        }
+      }
+    } while (Pass(wanted));
+    __syncwarp();
+    shared.template Take<T>(values);
+    if (is_allow_list) KeepOnly(shared.edited[Lane()], values);
+  }
+
+  // Bans the tokens of pieces from `begin` on that are not in the mask.
+  template <typename T, int kSize>
+  __device__ void KeepMasked(int begin, float (&values)[kSize]) const {
+#pragma unroll
+    for (int i = 0; i < kSize; i += 4) {  // neighbours, in one word
+      const int token = begin + cuda_logits::PieceToken<T>(i / 16, i % 16);
+      const uint32_t bits = list_.FourAt(token);
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        if ((bits >> j & 1) == 0) values[i + j] = MinusInf();
+      }
+    }
+  }
+
+  EditList<kMasks> list_;
   int token_;  // token of this lane's edit
   int base_;   // index of lane 0's edit
   int next_;

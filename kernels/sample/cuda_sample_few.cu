@@ -50,12 +50,12 @@ class HeldTile {
 
   // Neighbouring tiles belong to different blocks. Runs before the row is
   // complete.
-  __device__ HeldTile(const Params& p, const EditList& edits)
+  __device__ HeldTile(const Params& p, const EditList<false>& edits)
       : tile_(Warp() * NumBlocks<SmallBatchPolicy>() +
               BlockRank<SmallBatchPolicy>()),
         exists_(tile_ < p.num_tiles) {
     if (!exists_ || !edits.any()) return;
-    window_ = EditWindow::At(edits, tile_ * kTileSize);
+    window_ = EditWindow<false>::At(edits, tile_ * kTileSize);
     first_edit_ = window_.next();
     is_edited_ = window_.Changes((tile_ + 1) * kTileSize);
   }
@@ -153,7 +153,7 @@ class HeldTile {
   bool exists_;
   bool is_edited_ = false;
   int first_edit_ = 0;
-  EditWindow window_;
+  EditWindow<false> window_;
   LanePiece<T> raw_[2];
   float edited_[32];
   float max_ = -__builtin_inff();  // edited maximum
@@ -165,7 +165,8 @@ __device__ void ReadAndDraw(const Params& p, HeldShared& shared) {
       p, static_cast<int>(blockIdx.x) / NumBlocks<SmallBatchPolicy>());
   const Weighing weighing(task.options.params, p.in.vocab_size);
   const bool few = KeepsFew(task.options.params, p.in.vocab_size);
-  HeldTile<T> held(p, task.alive ? EditList(p.in, task.draw.row) : EditList());
+  HeldTile<T> held(
+      p, task.alive ? EditList<false>(p.in, task.draw.row) : EditList<false>());
   GridDependencyWait();  // for logits; the rest was there before
   if (!task.exists) return;
   if (!task.alive) return task.AnswerDead<SmallBatchPolicy>(p);
@@ -248,6 +249,8 @@ absl::StatusOr<bool> LaunchClusters(const Params& p, const CudaDevice& device,
 
 absl::StatusOr<bool> DrawFewTokens(const Params& p, const CudaDevice& device,
                                    cudaStream_t stream) {
+  // Making a mask takes longer than the second launch does.
+  if (HasMasks(p.in)) return false;
   if (p.in.dtype != DType::kFloat32) {
     return LaunchClusters<uint16_t, false>(p, device, stream);
   }

@@ -21,6 +21,9 @@ __global__ __launch_bounds__(
     ReadPolicy::kMaxThreads,
     ReadPolicy::kMinBlocks) void ReadTiles(const __grid_constant__ Params p,
                                            int tiles_per_warp) {
+  using Logit = LogitOf<T>;
+  using Edits = EditList<kIsMasked<T>>;
+  using Window = EditWindow<kIsMasked<T>>;
   constexpr int kLanes = kWarpSize / kQuarters;  // per quarter
   LaunchDependents();
   const int row = blockIdx.y;
@@ -29,25 +32,25 @@ __global__ __launch_bounds__(
   const float cum =
       p.in.cum_log_probs != nullptr ? p.in.cum_log_probs[row] : 0.0f;
   const int size = p.in.vocab_size;
-  const RowPieces<T> logits(p.LogitsOf<T>(row), size);
+  const RowPieces<Logit> logits(p.LogitsOf<Logit>(row), size);
   const WarpTiles tiles(p.num_tiles, tiles_per_warp);
   float* const copy = kCopies ? p.CopyOfRow(row) : nullptr;
   const bool wanted = (params >= 0) & (cum > MinusInf());
   GridDependencyWait();  // for logits
   if (!wanted || !tiles.any()) return;
-  const LanePiece<T> first_piece = logits.Load(2 * tiles.begin);
+  const LanePiece<Logit> first_piece = logits.Load(2 * tiles.begin);
   // Runs while that load is in flight.
   __shared__ WarpLogits<1> edited_pieces[kEdits ? ReadPolicy::kMaxWarps : 1];
-  EditList edits;
-  if (kEdits) edits = EditList(p.in, row);
+  Edits edits;
+  if (kEdits) edits = Edits(p.in, row);
   const bool edited = kEdits && edits.any();
-  EditWindow window;
-  if (edited) window = EditWindow::At(edits, tiles.begin * kTileSize);
+  Window window;
+  if (edited) window = Window::At(edits, tiles.begin * kTileSize);
   const Weighing weighing(p.in.params[params], size);
   const size_t first = size_t(row) * p.num_tiles;
   LaneTile lane;
   bool edits_tile = false;
-  const auto add = [&](const LanePiece<T>& piece, int tile, int second) {
+  const auto add = [&](const LanePiece<Logit>& piece, int tile, int second) {
     if constexpr (kCopies) {
       if (copy != nullptr) StorePiece(piece, 2 * tile + second, size, copy);
     }
@@ -59,8 +62,9 @@ __global__ __launch_bounds__(
     }
     if (edits_tile) {
       AddRaw(x, lane);
-      window.ApplyToPieces<T>((2 * tile + second) * kWarpLoadSize,
-                              edited_pieces[kEdits ? Warp() : 0], x);
+      window.template ApplyToPieces<Logit>((2 * tile + second) * kWarpLoadSize,
+                                           edited_pieces[kEdits ? Warp() : 0],
+                                           x);
       AddEdited(x, weighing, lane);
     } else {
       AddPiece(x, weighing, lane);
@@ -91,24 +95,25 @@ absl::Status LaunchRead(const Params& p, const CudaDevice& device,
 template <typename T>
 absl::Status LaunchRead(const Params& p, const CudaDevice& device,
                         cudaStream_t stream) {
-  if constexpr (std::is_same_v<T, float>) {
+  const bool has_edits = p.in.row_edits != nullptr;
+  if constexpr (std::is_same_v<LogitOf<T>, float>) {
     if (p.in.copies != nullptr) {
-      return p.in.row_edits != nullptr
+      return kIsMasked<T> || has_edits
                  ? LaunchRead<T, true, true>(p, device, stream)
-                 : LaunchRead<T, false, true>(p, device, stream);
+                 : LaunchRead<T, kIsMasked<T>, true>(p, device, stream);
     }
   }
-  return p.in.row_edits != nullptr ? LaunchRead<T, true>(p, device, stream)
-                                   : LaunchRead<T, false>(p, device, stream);
+  return kIsMasked<T> || has_edits
+             ? LaunchRead<T, true>(p, device, stream)
+             : LaunchRead<T, kIsMasked<T>>(p, device, stream);
 }
 
 }  // namespace
 
 absl::Status ReadRows(const Params& p, const CudaDevice& device,
                       cudaStream_t stream) {
-  return p.in.dtype == DType::kFloat32
-             ? LaunchRead<float>(p, device, stream)
-             : LaunchRead<uint16_t>(p, device, stream);
+  return ByRowType(
+      p.in, [&]<typename T>() { return LaunchRead<T>(p, device, stream); });
 }
 
 }  // namespace espalier::cuda_sample

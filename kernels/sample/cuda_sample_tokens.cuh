@@ -50,11 +50,13 @@ struct NoRegisterTile {
 template <typename T, typename Policy>
 class RowTokens {
  public:
+  using Logit = LogitOf<T>;
+
   __device__ RowTokens(const Params& p, const CudaDraw& draw,
                        const TileTable& tiles)
       : vocab_size_(p.in.vocab_size),
         num_tiles_(p.num_tiles),
-        logits_(p.LogitsOf<T>(draw.row), p.in.vocab_size),
+        logits_(p.LogitsOf<Logit>(draw.row), p.in.vocab_size),
         edits_(p.in, draw.row),
         maxima_(&tiles.maxima->x),
         sums_(tiles.sums),
@@ -165,10 +167,10 @@ class RowTokens {
     for (int i = Warp(); i < num_found; i += kWarpsOf<Policy> * kAtOnce) {
       // Past the end the last quarter is loaded again, so that no load depends
       // on a branch.
-      LaneLogits<T> loaded[kAtOnce];
+      LaneLogits<Logit> loaded[kAtOnce];
 #pragma unroll
       for (int a = 0; a < kAtOnce; ++a) {
-        loaded[a] = LaneLogits<T>(
+        loaded[a] = LaneLogits<Logit>(
             logits_, SharedStorage()
                          .found[min(i + a * kWarpsOf<Policy>, num_found - 1)]);
       }
@@ -181,14 +183,14 @@ class RowTokens {
     }
   }
 
-  __device__ __forceinline__ LaneTokens<T> TokensOf(const LaneLogits<T>& loaded,
-                                                    int quarter) const {
+  __device__ __forceinline__ LaneTokens<T> TokensOf(
+      const LaneLogits<Logit>& loaded, int quarter) const {
     LaneTokens<T> tokens = {quarter, loaded.first};
     float(&x)[kPerLane] = tokens.logits;
     if ((quarter / kQuarters + 1) * kTileSize <= vocab_size_) {
 #pragma unroll
       for (int j = 0; j < kPerLane; ++j) {
-        x[j] = RowLogits<T>::ToFloat(loaded.raw[j]);
+        x[j] = RowLogits<Logit>::ToFloat(loaded.raw[j]);
       }
     } else {
 #pragma unroll
@@ -360,7 +362,8 @@ class RowTokens {
       for (unsigned left = __ballot_sync(kAllLanes, has); left != 0;
            left &= left - 1) {
         const int quarter = base + __ffs(left) - 1;
-        const auto tokens = TokensOf(LaneLogits<T>(logits_, quarter), quarter);
+        const auto tokens =
+            TokensOf(LaneLogits<Logit>(logits_, quarter), quarter);
 #pragma unroll
         for (int j = 0; j < kPerLane; ++j) {
           if (DistanceOf(tokens.logits[j]) != 0) continue;
@@ -379,8 +382,8 @@ class RowTokens {
 
   int vocab_size_;
   int num_tiles_;
-  RowLogits<T> logits_;
-  EditList edits_;
+  RowLogits<Logit> logits_;
+  EditList<kIsMasked<T>> edits_;
   const float* maxima_;
   const float4* sums_;
   const RawTile* raw_;

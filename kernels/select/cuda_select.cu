@@ -43,6 +43,7 @@ static_assert(CudaSelectLayout::kKeyBytes == sizeof(ScoreKey));
 Scratch PartsAt(const CudaSelectLayout& layout, void* base) {
   return {.maxima = layout.maxima.At<float>(base),
           .sums = layout.sums.At<float>(base),
+          .tops = layout.tops.At<float>(base),
           .stats = layout.stats.At<RowStats>(base),
           .columns = layout.columns.At<float>(base),
           .cuts = layout.cuts.At<uint32_t>(base),

@@ -72,6 +72,7 @@ struct CudaSelectInputs {
   const float* cum_log_probs = nullptr;     // [num_rows] nats; -inf: dead
   const CudaRowEdits* row_edits = nullptr;  // [num_rows], or null: none
   const TokenEdit* edits = nullptr;
+  const uint32_t* masks = nullptr;  // [masks, NumMaskWords(vocab_size)]
 };
 
 struct CudaSelectOutputs {

@@ -135,6 +135,7 @@ __device__ __noinline__ float4 BestEditedScores(RowView<T> row) {
   const int end = min(edits.end, edits.begin + kManyEdits);
   const auto score_at = [&](int e) {
     if (e >= end || row.edit(e).banned) return MinusInf();
+    if (row.IsMasked(row.edit(e).token)) return MinusInf();
     return row.Score(row.Logit(row.edit(e).token), row.edit(e));
   };
 #pragma unroll 1
@@ -157,8 +158,8 @@ __device__ Summed SumRows(const Params& p, const CudaSelectGroup& group,
         p.in.row_edits != nullptr ? p.in.row_edits[row] : CudaRowEdits{};
     TileBatch batch;
     QuarterMaxima own;
-    const RowStats stats =
-        SumTiles(TilesOf(p, row), p.in.cum_log_probs[row], batch, own);
+    const RowStats stats = SumTiles(TilesOf<T>(p, row, edits),
+                                    p.in.cum_log_probs[row], batch, own);
     summed.edited |= edits.end > edits.begin && !edits.is_allow_list;
     summed.many_edits |= edits.end - edits.begin > kManyEdits;
     if (beam < NumWarps()) {

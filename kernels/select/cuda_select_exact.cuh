@@ -106,8 +106,9 @@ template <typename T, typename Append>
 __device__ void ChooseInRow(const RowView<T>& row, int m, DigitCounts& digits,
                             const Append& append) {
   const bool by_log_prob = row.domain() == ScoreDomain::kLogProbs;
-  const auto for_each_token = [&](const auto& visit) {
-    if (row.is_allow_list()) return;
+  // All candidates are edited ones.
+  const bool restricts = row.is_allow_list() || row.has_mask();
+  const auto for_each_logit = [&](const auto& visit) {
     // Issues several loads before it uses the first.
     constexpr int kAtOnce = 8;
     for (int base = threadIdx.x; base < row.vocab_size();
@@ -121,13 +122,22 @@ __device__ void ChooseInRow(const RowView<T>& row, int m, DigitCounts& digits,
       }
     }
   };
+  const auto for_each_token = [&](const auto& visit) {
+    if (!restricts) for_each_logit(visit);
+  };
   const auto for_each_edit = [&](const auto& visit) {
     for (int e = row.row_edits().begin + threadIdx.x; e < row.row_edits().end;
          e += blockDim.x) {
       const TokenEdit edit = row.edit(e);
+      if (row.IsMasked(edit.token)) continue;
       const float x = row.Logit(edit.token);
       if (x > MinusInf()) visit(edit.token, x, edit);
     }
+    if (!row.has_mask() || row.is_allow_list()) return;
+    for_each_logit([&](int t, float x) {
+      if (row.IsMasked(t) || (row.has_edits() && row.IsEdited(t))) return;
+      visit(t, x, TokenEdit{.token = t});
+    });
   };
   const auto add_if = [](const auto& add, float score, int token) {
     if (score > MinusInf()) add(MakeScoreKey(score, token), 1);
@@ -137,14 +147,14 @@ __device__ void ChooseInRow(const RowView<T>& row, int m, DigitCounts& digits,
       [&](const auto& add) {
         for_each_token([&](int t, float x) { add(MakeScoreKey(x, t), 1); });
         for_each_edit([&](int t, float x, const TokenEdit& edit) {
-          if (!row.is_allow_list()) add(MakeScoreKey(x, t), -1);
+          if (!restricts) add(MakeScoreKey(x, t), -1);
           if (!by_log_prob && !edit.banned) add_if(add, row.Edited(x, edit), t);
         });
       },
       m, 0, digits);
   // Together with the edited tokens, the m best by log-probability.
   ScoreKey log_prob_cut = 0;
-  if (by_log_prob && row.has_edits()) {
+  if (by_log_prob && (row.has_edits() || row.has_mask())) {
     log_prob_cut = KthLargest(
         [&](const auto& add) {
           const auto add_log_prob = [&](int t, float x, int weight) {
@@ -155,7 +165,7 @@ __device__ void ChooseInRow(const RowView<T>& row, int m, DigitCounts& digits,
           };
           for_each_token([&](int t, float x) { add_log_prob(t, x, 1); });
           for_each_edit([&](int t, float x, const TokenEdit& edit) {
-            if (!row.is_allow_list()) add_log_prob(t, x, -1);
+            if (!restricts) add_log_prob(t, x, -1);
             if (!edit.banned) add_if(add, row.Edited(row.LogProb(x), edit), t);
           });
         },

@@ -38,8 +38,8 @@ __device__ uint32_t EditedInQuarter(const RowView<T>& row, int quarter) {
     const int i = base + lane;
     const int token = i < row.row_edits().end ? row.edit(i).token : end_token;
     const bool is_here =
-        token < end_token && RowLogits<T>::QuarterOf(token) == quarter;
-    const int index = RowLogits<T>::IndexIn(token);
+        token < end_token && RowView<T>::QuarterOf(token) == quarter;
+    const int index = RowView<T>::IndexIn(token);
 #pragma unroll
     for (int word = 0; word < kSubtileSize / 32; ++word) {
       const bool is_in_word = is_here && index / 32 == word;
@@ -51,21 +51,23 @@ __device__ uint32_t EditedInQuarter(const RowView<T>& row, int quarter) {
   }
 }
 
-// One warp: returns the best logit of an unedited token of a quarter.
+// One warp: returns the best logit of a token of a quarter that has no edit in
+// the list and is in the mask.
 template <typename T>
 __device__ float MaxOfUnedited(const RowView<T>& row, int quarter) {
-  const LaneLogits<T> logits(row, quarter);
+  const LaneLogits<LogitOf<T>> logits(row, quarter);
   const uint32_t edited = EditedInQuarter(row, quarter);
   float own = MinusInf();
 #pragma unroll
   for (int i = 0; i < kPerLane; i += kPerPiece) {  // a piece is in one word
-    const int index = RowLogits<T>::IndexIn(logits.token(i));
+    const int index = RowView<T>::IndexIn(logits.token(i));
     const uint32_t gone =
         __shfl_sync(kAllLanes, edited, index / 32) >> index % 32;
 #pragma unroll
     for (int j = 0; j < kPerPiece; ++j) {
       const float x = logits.value(row, i + j);
-      if (x > own && (gone >> j & 1) == 0) own = x;
+      if (!(x > own) || (gone >> j & 1) != 0) continue;
+      if (!row.IsMasked(logits.token(i + j))) own = x;
     }
   }
   return WarpMax(own);
@@ -81,7 +83,7 @@ __device__ __noinline__ void ExcludeEditedTokens(RowView<T> row) {
   const CudaRowEdits& edits = row.row_edits();
   for (int i = edits.begin + threadIdx.x; i < edits.end; i += blockDim.x) {
     const int token = row.edit(i).token;
-    float& max = row.maxima()[RowLogits<T>::QuarterOf(token)];
+    float& max = row.maxima()[RowView<T>::QuarterOf(token)];
     if (row.Logit(token) >= max) max = mark;
   }
   __syncthreads();
@@ -109,7 +111,8 @@ enum Mode : int {
 
 // All threads of the block. Without edits, edited logits and sums have the same
 // order.
-__device__ inline Mode ModeOf(const Params& p, const CudaSelectGroup& group) {
+template <typename T>
+__device__ Mode ModeOf(const Params& p, const CudaSelectGroup& group) {
   if (group.domain == ScoreDomain::kLogProbs || p.in.row_edits == nullptr) {
     return kBySum;
   }
@@ -119,7 +122,8 @@ __device__ inline Mode ModeOf(const Params& p, const CudaSelectGroup& group) {
     const int row = group.first_row + beam;
     if (!(p.in.cum_log_probs[row] > MinusInf())) continue;
     ++num_alive;
-    edited |= p.in.row_edits[row].end > p.in.row_edits[row].begin;
+    const CudaRowEdits& edits = p.in.row_edits[row];
+    edited |= edits.end > edits.begin || (kIsMasked<T> && edits.mask >= 0);
   }
   if (!__syncthreads_or(edited)) return kBySum;
   const bool several = __syncthreads_or(num_alive > 1) ||

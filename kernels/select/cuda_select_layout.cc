@@ -12,6 +12,7 @@ CudaSelectLayout::CudaSelectLayout(const CudaSelectBounds& bounds)
   const size_t tiles = rows * num_tiles;
   maxima = layout.Add("maxima", tiles * kQuarters, sizeof(float));
   sums = layout.Add("sums", tiles, sizeof(float));
+  tops = layout.Add("tops", tiles, sizeof(float));
   stats = layout.Add("stats", rows, kRowStatsBytes);
   if (bounds.max_candidates <= kMaxNarrowCudaSelect) return;
   const size_t groups = bounds.max_groups;
@@ -32,6 +33,7 @@ void CudaSelectLayout::AuditGroup(const CudaSelectPlace& group,
   const int64_t rows = group.num_rows;
   audit->Use(maxima, row * num_tiles * kQuarters, rows * num_tiles * kQuarters);
   audit->Use(sums, row * num_tiles, rows * num_tiles);
+  audit->Use(tops, row * num_tiles, rows * num_tiles);
   audit->Use(stats, row, rows);
   if (!group.is_wide()) return;
   audit->Use(columns, row * kColumns, rows * kColumns);

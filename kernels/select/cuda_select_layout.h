@@ -53,6 +53,7 @@ struct CudaSelectLayout {
   DeviceLayout layout;
   DeviceRange maxima;  // [num_rows, tiles, 4]
   DeviceRange sums;    // [num_rows, tiles]
+  DeviceRange tops;    // [num_rows, tiles]
   DeviceRange stats;   // [num_rows]
   // If a group may be wide:
   DeviceRange columns;  // [num_rows, 32]

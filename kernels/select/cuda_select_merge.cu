@@ -91,11 +91,11 @@ __device__ void ReadQuarters(const Params& p, const CudaSelectGroup& group,
        base += kWarps * kAtOnce) {
     // Past the last found quarter the last one is loaded again, so that no load
     // depends on a branch.
-    LaneLogits<T> logits[kAtOnce];
+    LaneLogits<LogitOf<T>> logits[kAtOnce];
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
       const Found& found = shared.found[min(base + i * kWarps, num_found - 1)];
-      logits[i] = LaneLogits<T>(row_of(found), found.quarter);
+      logits[i] = LaneLogits<LogitOf<T>>(row_of(found), found.quarter);
     }
     AboveThreshold reached;
 #pragma unroll
@@ -113,7 +113,7 @@ __device__ void ReadQuarters(const Params& p, const CudaSelectGroup& group,
     reached.ForEach([&](int i, bool at_hand) {
       const Found& found = shared.found[base + i / kPerLane * kWarps];
       const RowView<T> row = row_of(found);
-      const int token = LaneToken<T>(found.quarter, i % kPerLane);
+      const int token = LaneToken<LogitOf<T>>(found.quarter, i % kPerLane);
       AppendIfAbove(row, token, at_hand ? reached.logit : row.Logit(token), cut,
                     append);
     });
@@ -153,7 +153,7 @@ __global__ __launch_bounds__(
   if (static_cast<int>(blockIdx.x) >= num_groups) return;
   const int m = group.num_candidates;
   if (m > kMaxNarrow || m < 1) return;
-  const Mode mode = ModeOf(p, group);
+  const Mode mode = ModeOf<T>(p, group);
   const bool by_logit = mode == kByLogit;
   Summed summed = SumRows<T>(p, group, by_logit);
   if (p.in.row_edits != nullptr)
@@ -192,9 +192,8 @@ absl::Status LaunchMerge(const Params& p, const CudaDevice& device,
 
 absl::Status MergeNarrowGroups(const Params& p, const CudaDevice& device,
                                cudaStream_t stream) {
-  return p.in.dtype == DType::kFloat32
-             ? LaunchMerge<float>(p, device, stream)
-             : LaunchMerge<uint16_t>(p, device, stream);
+  return ByRowType(
+      p.in, [&]<typename T>() { return LaunchMerge<T>(p, device, stream); });
 }
 
 }  // namespace espalier::cuda_select

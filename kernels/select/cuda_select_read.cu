@@ -35,6 +35,40 @@ __device__ inline void FinishTile(const LogSum& own, float* maxima,
   if (lane == 0) *sum = total;
 }
 
+// Maxima of a tile of which a mask bans tokens.
+template <bool kMasks>
+class MaskedTile : public RowMask<kMasks> {
+ public:
+  // Adds a piece of the row.
+  template <typename T>
+  __device__ void Add(const LanePiece<T>& piece, int index) {
+    float x[16];
+    Unpack(piece, x);
+#pragma unroll
+    for (int i = 0; i < 16; i += 4) {  // neighbours, in one word
+      const int token = cuda_logits::PieceToken<T>(index, i);
+      const uint32_t bits = this->FourAt(token);
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        if ((bits >> j & 1) != 0) max_ = fmaxf(max_, x[i + j]);
+      }
+    }
+  }
+  // Replaces the maxima of a finished tile, and keeps theirs in `top`.
+  __device__ void Finish(float* maxima, float raw_max, float* top) {
+    constexpr int kLanes = kWarpSize / kQuarters;  // per quarter
+    const int lane = threadIdx.x % kWarpSize;
+    const float max = MaxOverQuarter(max_);
+    if (lane % kLanes == 0) maxima[lane / kLanes] = max;
+    const float all = WarpMax(raw_max);
+    if (lane == 0) *top = all;
+    max_ = MinusInf();
+  }
+
+ private:
+  float max_ = -__builtin_inff();
+};
+
 template <typename T>
 __global__ __launch_bounds__(
     ReadPolicy::kMaxThreads,
@@ -49,18 +83,28 @@ __global__ __launch_bounds__(
   if ((group < 0) | !(cum > MinusInf())) return;
   const WarpTiles tiles(p.tiles, tiles_per_warp);
   if (!tiles.any()) return;
-  const RowPieces<T> logits(p.in.logits, row, p.in.vocab_size);
+  using Logit = LogitOf<T>;
+  const RowPieces<Logit> logits(p.in.logits, row, p.in.vocab_size);
   float* const maxima = p.scratch.maxima + size_t(row) * p.tiles * kQuarters;
   float* const sums = p.scratch.sums + size_t(row) * p.tiles;
-  const LanePiece<T> first = logits.Load(2 * tiles.begin);
+  const LanePiece<Logit> first = logits.Load(2 * tiles.begin);
   // Read while that load is in flight, which is wasted only if CudaSample
   // chooses for the group.
   if (p.in.groups[group].num_candidates < 1) return;
   LogSum lane;
-  const auto add = [&](const LanePiece<T>& piece, int tile, int second) {
+  constexpr bool kMasks = kIsMasked<T>;
+  const int mask = kMasks ? p.in.row_edits[row].mask : -1;
+  MaskedTile<kMasks> masked;
+  masked.SetMask(p.in.masks, mask, p.in.vocab_size);
+  const auto add = [&](const LanePiece<Logit>& piece, int tile, int second) {
     AddPiece(piece, lane);
+    if (masked.has_mask()) masked.Add(piece, 2 * tile + second);
     if (!second) return;
     FinishTile(lane, maxima + tile * kQuarters, sums + tile);
+    if (masked.has_mask()) {
+      masked.Finish(maxima + tile * kQuarters, lane.max,
+                    p.scratch.tops + size_t(row) * p.tiles + tile);
+    }
     lane = {};
   };
   ForEachPiece(logits, tiles, first, add);
@@ -78,9 +122,8 @@ absl::Status LaunchRead(const Params& p, const CudaDevice& device,
 
 absl::Status ReadAllTiles(const Params& p, const CudaDevice& device,
                           cudaStream_t stream) {
-  return p.in.dtype == DType::kFloat32
-             ? LaunchRead<float>(p, device, stream)
-             : LaunchRead<uint16_t>(p, device, stream);
+  return ByRowType(
+      p.in, [&]<typename T>() { return LaunchRead<T>(p, device, stream); });
 }
 
 }  // namespace espalier::cuda_select

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "base/cuda_launch.cuh"
+#include "kernels/constrain/cuda_masked_rows.cuh"
 #include "kernels/logits/cuda_row_logits.cuh"
 #include "kernels/logits/score_key.h"
 #include "kernels/select/cuda_select.h"
@@ -51,8 +52,9 @@ struct Entry {
 
 // The arrays of the scratch memory; tiles = ceil(vocab_size / 1024).
 struct Scratch {
-  float* maxima;    // [num_rows, tiles, 4]
+  float* maxima;    // [num_rows, tiles, 4]  of tokens that no mask bans
   float* sums;      // [num_rows, tiles]  of exp(logit - maximum of the tile)
+  float* tops;      // [num_rows, tiles]  these maxima, of rows with a mask
   RowStats* stats;  // [num_rows]
   // For groups of more than kMaxNarrow candidates:
   float* columns;    // [num_rows, 32]  maxima of sums
@@ -99,9 +101,9 @@ __device__ __noinline__ inline bool HasToken(const TokenEdit* edits, int begin,
   return false;
 }
 
-// One row, for the steps after reading.
+// One row, for the steps after reading. T: LogitOf<T>, or Masked of that.
 template <typename T>
-class RowView : public RowLogits<T> {
+class RowView : public RowLogits<LogitOf<T>>, public RowMask<kIsMasked<T>> {
  public:
   // `by_logit`: scores are edited logits, else sums of log-probabilities.
   __device__ RowView(const Params& p, const CudaSelectGroup& group, int beam,
@@ -117,9 +119,10 @@ class RowView : public RowLogits<T> {
   __device__ RowView(const Params& p, const CudaSelectGroup& group, int beam,
                      bool by_logit, const RowStats& stats,
                      const CudaRowEdits& row_edits)
-      : RowLogits<T>(static_cast<const T*>(p.in.logits) +
-                         size_t(group.first_row + beam) * p.in.vocab_size,
-                     p.in.vocab_size),
+      : RowLogits<LogitOf<T>>(
+            static_cast<const LogitOf<T>*>(p.in.logits) +
+                size_t(group.first_row + beam) * p.in.vocab_size,
+            p.in.vocab_size),
         by_logit_(by_logit),
         domain_(group.domain),
         beam_(beam),
@@ -128,13 +131,15 @@ class RowView : public RowLogits<T> {
         row_edits_(row_edits),
         edits_(p.in.edits),
         maxima_(p.scratch.maxima +
-                size_t(group.first_row + beam) * p.tiles * kQuarters) {}
+                size_t(group.first_row + beam) * p.tiles * kQuarters) {
+    this->SetMask(p.in.masks, row_edits.mask, p.in.vocab_size);
+  }
 
   __device__ bool alive() const { return stats_.alive(); }
   __device__ bool has_edits() const {
     return row_edits_.end > row_edits_.begin;
   }
-  // True if only edited tokens are candidates.
+  // True if only tokens in the list are candidates.
   __device__ bool is_allow_list() const { return row_edits_.is_allow_list; }
   __device__ const CudaRowEdits& row_edits() const { return row_edits_; }
   __device__ const TokenEdit& edit(int i) const { return edits_[i]; }
@@ -156,9 +161,11 @@ class RowView : public RowLogits<T> {
     return EditedScore(score, edit, row_edits_.repetition_penalty);
   }
 
-  // Returns the score of an unedited element; it rises with the logit.
+  // Returns the score of an unedited element; it rises with the logit. A mask
+  // edits by an empty edit, which makes 0 of -0.
   __device__ float Score(float logit) const {
-    return by_logit_ ? logit : Sum(LogProb(logit));
+    if (by_logit_) return this->has_mask() ? __fadd_rn(logit, 0.0f) : logit;
+    return Sum(LogProb(logit));
   }
   // Returns a lower bound, above -inf, of the logits whose score is `score` or
   // more, with a margin for rounding. Most logits need no score then.
@@ -193,14 +200,16 @@ class RowView : public RowLogits<T> {
   float* maxima_;
 };
 
-// Appends token `token` if its score is at least `cut` and it has no edit.
+// Appends token `token` if its score is at least `cut` and it has no edit in
+// the list.
 template <typename T, typename Append>
 __device__ void AppendIfAbove(const RowView<T>& row, int token, float logit,
                               float cut, const Append& append) {
   const float score = row.Score(logit);
   if (!(score > MinusInf() && score >= cut)) return;
   if (row.has_edits() && row.IsEdited(token)) return;
-  append(Entry{row.Key(score, token), logit, row.beam(), false});
+  if (row.IsMasked(token)) return;
+  append(Entry{row.Key(score, token), logit, row.beam(), row.has_mask()});
 }
 
 // Converts a threshold to a score; 0 becomes -inf.
@@ -217,7 +226,7 @@ __device__ void ForEachEdited(const RowView<T>& row, int thread,
   for (int e = row.row_edits().begin + thread; e < row.row_edits().end;
        e += num_threads) {
     const TokenEdit edit = row.edit(e);
-    if (edit.banned) continue;
+    if (edit.banned || row.IsMasked(edit.token)) continue;
     const float logit = row.Logit(edit.token);
     const float score = row.Score(logit, edit);
     if (score > MinusInf()) visit(edit.token, logit, score);

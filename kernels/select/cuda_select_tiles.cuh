@@ -7,6 +7,7 @@
 
 namespace espalier::cuda_select {
 
+using cuda_logits::AddSums;
 using cuda_logits::kBatch;
 using cuda_logits::kBatchStride;
 using cuda_logits::LogSum;
@@ -20,11 +21,17 @@ struct RowTiles {
   const float* maxima;  // [tiles, 4]
   const float* sums;    // [tiles]
   int tiles;
+  // [tiles]  maxima that the sums are relative to; null: as `maxima`.
+  const float* tops = nullptr;
 };
 
-__device__ inline RowTiles TilesOf(const Params& p, int row) {
-  return {p.scratch.maxima + size_t(row) * p.tiles * kQuarters,
-          p.scratch.sums + size_t(row) * p.tiles, p.tiles};
+template <typename T>
+__device__ RowTiles TilesOf(const Params& p, int row,
+                            const CudaRowEdits& row_edits) {
+  const size_t first = size_t(row) * p.tiles;
+  return {
+      p.scratch.maxima + first * kQuarters, p.scratch.sums + first, p.tiles,
+      kIsMasked<T> && row_edits.mask >= 0 ? p.scratch.tops + first : nullptr};
 }
 
 // One warp: computes the row's softmax from its tiles, and each lane's maxima;
@@ -32,31 +39,37 @@ __device__ inline RowTiles TilesOf(const Params& p, int row) {
 __device__ inline RowStats SumTiles(const RowTiles& row, float cum,
                                     TileBatch& batch, QuarterMaxima& own) {
   const int lane = threadIdx.x % kWarpSize;
-  const auto load_sums = [&](int first, float(&to)[kBatch]) {
+  const auto load = [&](const float* of_tiles, int first, float missing,
+                        float(&to)[kBatch]) {
 #pragma unroll
     for (int i = 0; i < kBatch; ++i) {
-      to[i] = row.sums[min(first + i * kWarpSize, row.tiles - 1)];
+      to[i] = of_tiles[min(first + i * kWarpSize, row.tiles - 1)];
     }
 #pragma unroll
     for (int i = 0; i < kBatch; ++i) {
-      if (first + i * kWarpSize >= row.tiles) to[i] = 0;
+      if (first + i * kWarpSize >= row.tiles) to[i] = missing;
     }
   };
   RowStats stats;
   stats.cum = cum;
   LogSum total;
-  float batch_sums[kBatch];
+  const auto add = [&](int first, const TileBatch& tiles) {
+    float sums[kBatch], tops[kBatch];
+    load(row.sums, first, 0, sums);
+    tiles.AddTo(own);
+    if (row.tops == nullptr) {
+      tiles.AddTo(total, sums);
+    } else {
+      load(row.tops, first, MinusInf(), tops);
+      AddSums(tops, sums, total);
+    }
+  };
   batch = TileBatch(row.maxima, lane, row.tiles);
-  load_sums(lane, batch_sums);
-  batch.AddTo(own);
-  batch.AddTo(total, batch_sums);
+  add(lane, batch);
 #pragma unroll 1
   for (int first = lane + kBatchStride; first < row.tiles;
        first += kBatchStride) {
-    const TileBatch more(row.maxima, first, row.tiles);
-    load_sums(first, batch_sums);
-    more.AddTo(own);
-    more.AddTo(total, batch_sums);
+    add(first, TileBatch(row.maxima, first, row.tiles));
   }
   const LogSum sum = WarpLogSum(total);
   stats.log_sum = logf(sum.sum);

@@ -58,6 +58,7 @@ __device__ float BestOfSomeEdited(const RowView<T>& row) {
   for (int i = 0; i < kEach; ++i) {
     const int e = edits.begin + lane + i * kWarpSize;
     if (e >= edits.end || row.edit(e).banned) continue;
+    if (row.IsMasked(row.edit(e).token)) continue;
     max = fmaxf(max, row.Score(row.Logit(row.edit(e).token), row.edit(e)));
   }
   return max;
@@ -77,7 +78,10 @@ __global__ __launch_bounds__(kRowThreads) void SumWideRows(
   QuarterMaxima maxima;
   if (own.index >= 0) {
     TileBatch batch;
-    stats = SumTiles(TilesOf(p, row), p.in.cum_log_probs[row], batch, maxima);
+    const CudaRowEdits edits =
+        p.in.row_edits != nullptr ? p.in.row_edits[row] : CudaRowEdits{};
+    stats = SumTiles(TilesOf<T>(p, row, edits), p.in.cum_log_probs[row], batch,
+                     maxima);
     if (lane == 0) p.scratch.stats[row] = stats;
   }
   if (p.in.row_edits != nullptr) {
@@ -184,7 +188,7 @@ __global__ __launch_bounds__(kGroupThreads) void FindCuts(
   LaunchDependents();
   GridDependencyWait();
   ForEachWideGroup(p, blockIdx.x, gridDim.x, [&](const auto& group, int g) {
-    Mode mode = ModeOf(p, group);
+    Mode mode = ModeOf<T>(p, group);
     uint32_t cut = 0;
     if (mode != kExact)
       cut = FindThreshold<T>(p, group, mode == kByLogit, digits);
@@ -240,7 +244,7 @@ __global__ __launch_bounds__(kRowThreads) void GatherRows(
              __ballot_sync(kAllLanes, best > MinusInf() && best >= cut);
          left != 0; left &= left - 1) {
       const int found = base + __ffs(left) - 1;
-      const LaneLogits<T> logits(row, found);
+      const LaneLogits<LogitOf<T>> logits(row, found);
 #pragma unroll
       for (int i = 0; i < kPerLane; ++i) {
         const float x = logits.value(row, i);
@@ -312,8 +316,8 @@ absl::Status Enqueue(const Params& p, const CudaDevice& device,
 
 absl::Status MergeWideGroups(const Params& p, const CudaDevice& device,
                              cudaStream_t stream) {
-  return p.in.dtype == DType::kFloat32 ? Enqueue<float>(p, device, stream)
-                                       : Enqueue<uint16_t>(p, device, stream);
+  return ByRowType(p.in,
+                   [&]<typename T>() { return Enqueue<T>(p, device, stream); });
 }
 
 }  // namespace espalier::cuda_select

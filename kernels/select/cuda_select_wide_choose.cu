@@ -175,8 +175,7 @@ absl::Status Enqueue(const Params& p, cudaStream_t stream) {
 }  // namespace
 
 absl::Status ChooseWideGroups(const Params& p, cudaStream_t stream) {
-  return p.in.dtype == DType::kFloat32 ? Enqueue<float>(p, stream)
-                                       : Enqueue<uint16_t>(p, stream);
+  return ByRowType(p.in, [&]<typename T>() { return Enqueue<T>(p, stream); });
 }
 
 }  // namespace espalier::cuda_select

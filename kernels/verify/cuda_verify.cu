@@ -41,6 +41,7 @@ VerifyParams VerifyParamsAt(const CudaVerifyInputs& in,
   rows.params = in.params;
   rows.row_edits = in.row_edits;
   rows.edits = in.edits;
+  rows.masks = in.masks;
   VerifyParams p = {};
   p.in = in;
   p.verdicts = layout.verdicts.At<RowVerdict>(base);

@@ -73,6 +73,7 @@ struct CudaVerifyInputs {
   const SamplingParams* params = nullptr;   // indexed by row_params
   const CudaRowEdits* row_edits = nullptr;  // [num_rows], or null: none
   const TokenEdit* edits = nullptr;
+  const uint32_t* masks = nullptr;  // [masks, NumMaskWords(vocab_size)]
   // [max_sequences], 0 before the first call, and again after each; used by one
   // call at a time. Null: every call takes three launches.
   unsigned* counters = nullptr;

@@ -44,7 +44,7 @@ struct RowTask {
   }
 };
 
-// If `kFilters`, options may have filters.
+// If `kFilters`, options may have filters, which a launch with masks assumes.
 template <typename T, typename Policy, bool kFilters>
 class RowJudge : public Sampler<T, Policy> {
  public:
@@ -248,17 +248,18 @@ absl::Status LaunchJudge(const VerifyParams& p, const CudaDevice& device,
 template <typename T>
 absl::Status LaunchJudge(const VerifyParams& p, const CudaDevice& device,
                          cudaStream_t stream) {
-  return p.in.has_filters ? LaunchJudge<T, true>(p, device, stream)
-                          : LaunchJudge<T, false>(p, device, stream);
+  return kIsMasked<T> || p.in.has_filters
+             ? LaunchJudge<T, true>(p, device, stream)
+             : LaunchJudge<T, kIsMasked<T>>(p, device, stream);
 }
 
 }  // namespace
 
 absl::Status JudgeRows(const VerifyParams& p, const CudaDevice& device,
                        cudaStream_t stream) {
-  return p.in.dtype == DType::kFloat32
-             ? LaunchJudge<float>(p, device, stream)
-             : LaunchJudge<uint16_t>(p, device, stream);
+  return ByRowType(p.sample.in, [&]<typename T>() {
+    return LaunchJudge<T>(p, device, stream);
+  });
 }
 
 }  // namespace espalier::cuda_sample

@@ -18,14 +18,14 @@ constexpr int kLoads = 8;
 // One row of the two whose difference is sampled.
 template <typename T>
 struct RowDensity {
-  RowLogits<T> logits;
-  EditList edits;
+  RowLogits<LogitOf<T>> logits;
+  EditList<kIsMasked<T>> edits;
   RowCut cut;
   float of_weight = 0;  // makes a probability of it; 0: the row has none
 
   RowDensity() : logits(nullptr, 1) {}
   __device__ RowDensity(const VerifyParams& p, int row)
-      : logits(p.sample.LogitsOf<T>(row), p.in.vocab_size),
+      : logits(p.sample.LogitsOf<LogitOf<T>>(row), p.in.vocab_size),
         edits(p.sample.in, row),
         cut(p.verdicts[row].cut),
         of_weight(static_cast<float>(1 / p.verdicts[row].total)) {}
@@ -36,7 +36,7 @@ struct RowDensity {
                                 float (&x)[kSize]) const {
     logits.Logits(token_of, x);
     if (edits.any()) {
-      EditWindow window = EditWindow::At(edits, begin);
+      auto window = EditWindow<kIsMasked<T>>::At(edits, begin);
       window.Apply(end, token_of, x);
     }
 #pragma unroll
@@ -235,9 +235,9 @@ absl::Status AcceptAndRecover(const VerifyParams& p, cudaStream_t stream) {
                        RecoverPolicy::kWarps,
                    p.in.max_sequences),
       .block = dim3(RecoverPolicy::kThreads)};
-  return p.in.dtype == DType::kFloat32
-             ? Launch(RecoverRows<float>, shape, stream, p)
-             : Launch(RecoverRows<uint16_t>, shape, stream, p);
+  return ByRowType(p.sample.in, [&]<typename T>() {
+    return Launch(RecoverRows<T>, shape, stream, p);
+  });
 }
 
 }  // namespace espalier::cuda_sample

@@ -14,6 +14,7 @@
 #include "tests/few_cases.h"
 #include "tests/kernels/each_dtype.h"
 #include "tests/kernels/row_cases.h"
+#include "tests/kernels/row_masks.h"
 #include "tests/kernels/select/select_oracle.h"
 
 namespace espalier {
@@ -34,17 +35,18 @@ struct GumbelRow {
 };
 
 // One call. Every row is followed by one that is given no noise: of no group,
-// or of one that is not chosen for here.
+// or of one that is not chosen for here. With `by_masks`, masks take the place
+// of allow lists.
 std::vector<Candidates> GumbelTopKOnDevice(const std::vector<GumbelRow>& rows,
-                                           DType dtype) {
+                                           DType dtype, bool by_masks = false) {
   std::vector<float> logits;
   std::vector<uint16_t> narrow;
   std::vector<CudaSelectGroup> groups;
   std::vector<int> row_groups, row_params;
   std::vector<SamplingParams> params;
   std::vector<CudaGumbelRow> gumbel_top_k;
-  std::vector<CudaRowEdits> row_edits;
-  std::vector<TokenEdit> edits;
+  testing::RowEditArrays row_edits;
+  std::vector<TokenEdit>& edits = row_edits.edits;
   std::vector<float> cums;
   std::vector<int> places;  // the rows' groups
   int num_candidates = 0;
@@ -66,8 +68,9 @@ std::vector<Candidates> GumbelTopKOnDevice(const std::vector<GumbelRow>& rows,
       row_params.push_back(other ? -1 : static_cast<int>(params.size()));
       const int begin = static_cast<int>(edits.size());
       if (!other) edits.insert(edits.end(), row.edits.begin(), row.edits.end());
-      row_edits.push_back({begin, static_cast<int>(edits.size()),
-                           draw.repetition_penalty, draw.is_allow_list});
+      row_edits.rows.push_back({begin, static_cast<int>(edits.size()),
+                                draw.repetition_penalty,
+                                !other && draw.is_allow_list});
       gumbel_top_k.push_back({row.options.domain, draw.sample, draw.position});
     }
     params.push_back(draw.params);
@@ -84,8 +87,12 @@ std::vector<Candidates> GumbelTopKOnDevice(const std::vector<GumbelRow>& rows,
   const auto device_params = Upload(params);
   const auto device_rows = Upload(gumbel_top_k);
   const auto cum = Upload(cums);
-  const auto device_row_edits = Upload(row_edits);
+  if (by_masks) {
+    row_edits = row_edits.WithMasks(static_cast<int>(rows[0].logits.size()));
+  }
+  const auto device_row_edits = Upload(row_edits.rows);
   const auto device_edits = Upload(edits);
+  const auto device_masks = Upload(row_edits.masks);
   CudaGumbelTopKInputs in;
   in.select.dtype = dtype;
   in.select.num_rows = static_cast<int>(row_groups.size());
@@ -102,6 +109,7 @@ std::vector<Candidates> GumbelTopKOnDevice(const std::vector<GumbelRow>& rows,
   in.select.cum_log_probs = cum.data();
   in.select.row_edits = device_row_edits.data();
   in.select.edits = device_edits.data();
+  in.select.masks = device_masks.data();
   in.rows = device_rows.data();
   in.row_params = device_row_params.data();
   in.params = device_params.data();
@@ -252,6 +260,26 @@ TEST_P(CudaGumbelTopKTest, EqualsTheTwinWhereManyAreAskedFor) {
          Cases(std::vector{1, 17, 1000, 6000}, std::vector{1000})) {
       ASSERT_NO_FATAL_FAILURE(ExpectEqualsTheTwin(
           kind, Rows(kind, size, Cases(1000, 300)), GetParam()));
+    }
+  }
+}
+
+TEST_P(CudaGumbelTopKTest, MasksSelectAsAllowListsDo) {
+  for (const char* kind : {"normal", "ties", "peak", "holes"}) {
+    for (const int size :
+         Cases(std::vector{1, 17, 1000, 6000, 32003}, std::vector{17, 1000})) {
+      for (const int most : {20, 300}) {
+        SCOPED_TRACE(std::string(kind) + " rows of " + std::to_string(size));
+        std::vector<GumbelRow> rows = Rows(kind, size, most);
+        for (size_t i = 0; i < rows.size(); ++i) {
+          rows[i].edits =
+              testing::AllowSome(rows[i].edits, size, i % 2 == 0 ? 0.03 : 0.95,
+                                 static_cast<uint32_t>(i));
+          rows[i].options.draw.is_allow_list = true;
+        }
+        EXPECT_EQ(GumbelTopKOnDevice(rows, GetParam(), /*by_masks=*/true),
+                  GumbelTopKOnDevice(rows, GetParam()));
+      }
     }
   }
 }

@@ -125,6 +125,38 @@ TEST_P(CudaSampleTest, EqualsTheTwinOnTheLargestRows) {
   ASSERT_NO_FATAL_FAILURE(ExpectEqualsTheTwin(rows, GetParam()));
 }
 
+// Few draws and many are launched in different ways.
+TEST_P(CudaSampleTest, MasksSampleAsAllowListsDo) {
+  for (const std::string& kind :
+       Cases(Kinds{"normal", "ties", "constant", "peak", "holes", "infinite"},
+             OneOf(GetParam(), Kinds{"normal"}, Kinds{"constant"}))) {
+    for (const int size :
+         Cases(Sizes{17, 1000, 2049, 32003}, Sizes{17, 2049})) {
+      SCOPED_TRACE(kind + " rows of " + std::to_string(size));
+      std::vector<SampledRow> rows = Rows(kind, size);
+      for (size_t i = 0; i < rows.size(); ++i) {
+        if (i % 3 == 2) continue;  // has an allow list
+        rows[i].edits =
+            testing::AllowSome(rows[i].edits, size, i % 2 == 0 ? 0.02 : 0.96,
+                               static_cast<uint32_t>(i));
+        rows[i].options.is_allow_list = true;
+      }
+      const auto draw = [&](const std::vector<SampledRow>& of, int max_draws,
+                            bool by_masks) {
+        return DrawOnDevice(of, GetParam(), max_draws, 0, nullptr, by_masks);
+      };
+      ASSERT_EQ(draw(rows, 0, true), draw(rows, 0, false));
+      for (size_t i = 0; i < rows.size(); i += Cases(5, 20)) {
+        for (const int max_draws : {0, 1000}) {
+          ASSERT_EQ(draw({rows[i]}, max_draws, true),
+                    draw({rows[i]}, max_draws, false))
+              << "row " << i;
+        }
+      }
+    }
+  }
+}
+
 // Alone, and in a batch that makes the launch choose other shapes.
 TEST_P(CudaSampleTest, ADrawDoesNotDependOnItsBatch) {
   std::vector<SampledRow> rows = Rows("normal", Cases(32003, 3001));

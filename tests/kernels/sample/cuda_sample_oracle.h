@@ -14,6 +14,7 @@
 #include "kernels/sample/random.h"
 #include "tests/device_arrays.h"
 #include "tests/kernels/row_cases.h"
+#include "tests/kernels/row_masks.h"
 #include "tests/kernels/select/select_oracle.h"
 
 namespace espalier {
@@ -49,25 +50,27 @@ struct RowCopies {
 };
 
 // Draws from all rows in one call. `max_draws` sizes the launch, and
-// `compute_capability` overrides the device's, if not 0.
+// `compute_capability` overrides the device's, if not 0. With `by_masks`, masks
+// take the place of allow lists.
 inline std::vector<testing::Candidates> DrawOnDevice(
     const std::vector<SampledRow>& rows, DType dtype, int max_draws = 0,
-    int compute_capability = 0, RowCopies* copies = nullptr) {
+    int compute_capability = 0, RowCopies* copies = nullptr,
+    bool by_masks = false) {
   std::vector<float> logits;
   std::vector<uint16_t> narrow;
   std::vector<CudaDraw> draws;
   std::vector<int> row_params;
   std::vector<SamplingParams> params;
   std::vector<float> cum;
-  std::vector<CudaRowEdits> row_edits;
-  std::vector<TokenEdit> edits;
+  testing::RowEditArrays row_edits;
   for (const SampledRow& row : rows) {
+    std::vector<TokenEdit>& edits = row_edits.edits;
     logits.insert(logits.end(), row.logits.begin(), row.logits.end());
     const int begin = static_cast<int>(edits.size());
     edits.insert(edits.end(), row.edits.begin(), row.edits.end());
-    row_edits.push_back({begin, static_cast<int>(edits.size()),
-                         row.options.repetition_penalty,
-                         row.options.is_allow_list});
+    row_edits.rows.push_back({begin, static_cast<int>(edits.size()),
+                              row.options.repetition_penalty,
+                              row.options.is_allow_list});
     cum.push_back(row.cum_log_prob);
     // A row without draws has no params.
     row_params.push_back(row.num_draws > 0 ? static_cast<int>(params.size())
@@ -99,8 +102,12 @@ inline std::vector<testing::Candidates> DrawOnDevice(
   const auto device_row_params = testing::Upload(row_params);
   const auto device_params = testing::Upload(params);
   const auto device_cum = testing::Upload(cum);
-  const auto device_row_edits = testing::Upload(row_edits);
-  const auto device_edits = testing::Upload(edits);
+  if (by_masks) {
+    row_edits = row_edits.WithMasks(static_cast<int>(rows[0].logits.size()));
+  }
+  const auto device_row_edits = testing::Upload(row_edits.rows);
+  const auto device_edits = testing::Upload(row_edits.edits);
+  const auto device_masks = testing::Upload(row_edits.masks);
   CudaSampleInputs in;
   in.dtype = dtype;
   in.num_rows = static_cast<int>(rows.size());
@@ -116,6 +123,7 @@ inline std::vector<testing::Candidates> DrawOnDevice(
   in.cum_log_probs = device_cum.data();
   in.row_edits = device_row_edits.data();
   in.edits = device_edits.data();
+  in.masks = device_masks.data();
   const auto device_copies =
       testing::Upload(copies ? copies->memory : std::vector<float>());
   const auto copied_rows =

@@ -306,6 +306,56 @@ TEST_P(CudaSelectTest, EqualsTheTwinInTheWidestGroups) {
       GetParam());
 }
 
+// Returns the groups with about `share` of each row's tokens allowed.
+std::vector<TestGroup> Restricted(std::vector<TestGroup> groups, double share) {
+  uint32_t seed = 0;
+  for (TestGroup& group : groups) {
+    for (TestRow& row : group.rows) {
+      row.edits = testing::AllowSome(
+          row.edits, static_cast<int>(row.logits.size()), share, ++seed);
+      row.is_allow_list = true;
+      if (seed % 5 == 0) row.edits.clear();
+    }
+  }
+  return groups;
+}
+
+TEST_P(CudaSelectTest, MasksSelectAsAllowListsDo) {
+  for (const std::string& kind :
+       Cases(Kinds(std::begin(kKinds), std::end(kKinds)),
+             GetParam() == DType::kFloat32 ? Kinds{"normal", "infinite"}
+                                           : Kinds{"near ties", "ties"})) {
+    for (const int size :
+         Cases(Sizes{1, 17, 1000, 2049, 6000}, Sizes{17, 2049})) {
+      for (const bool wide : {false, true}) {
+        const auto groups =
+            wide ? WideGroups(kind, size) : NarrowGroups(kind, size);
+        SCOPED_TRACE(kind + " rows of " + std::to_string(size));
+        EXPECT_EQ(testing::SelectByMasks(groups, GetParam()),
+                  SelectOnDevice(groups, GetParam()));
+        for (const double share : {0.01, 0.5, 0.97}) {
+          const auto restricted = Restricted(groups, share);
+          ASSERT_EQ(testing::SelectByMasks(restricted, GetParam()),
+                    SelectOnDevice(restricted, GetParam()))
+              << share;
+        }
+      }
+    }
+  }
+}
+
+TEST_P(CudaSelectTest, MasksSelectAsAllowListsDoFromLargeRows) {
+  for (const int size : Cases(Sizes{50257, 128256}, Sizes{50257})) {
+    for (const double share : {0.0003, 0.95}) {
+      SCOPED_TRACE(size);
+      const auto groups = Restricted(NarrowGroups("normal", size), share);
+      ASSERT_EQ(testing::SelectByMasks(groups, GetParam()),
+                SelectOnDevice(groups, GetParam()))
+          << share;
+    }
+  }
+}
+
 // The laws: a row's bits depend on nothing but the row.
 TEST_P(CudaSelectTest, ARowIsTheSameAloneAndAmongOthers) {
   for (const int size : Cases(Sizes{1001, 32000, 128256}, Sizes{1001})) {

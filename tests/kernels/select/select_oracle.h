@@ -19,6 +19,7 @@
 #include "kernels/select/cuda_select.h"
 #include "kernels/select/merge_candidates.h"
 #include "tests/device_arrays.h"
+#include "tests/kernels/row_masks.h"
 #include "tests/status_matchers.h"
 
 namespace espalier {
@@ -70,6 +71,9 @@ class DeviceBatch {
     vocab_size_ = static_cast<int>(groups[0].rows[0].logits.size());
   }
 
+  // Restricts rows by masks, not by allow lists.
+  void UseMasks() { row_edits_ = row_edits_.WithMasks(vocab_size_); }
+
   std::vector<Candidates> Select() const {
     const auto device = CudaDevice::Open(0);
     EXPECT_TRUE(device.ok());
@@ -84,8 +88,9 @@ class DeviceBatch {
         Upload(std::vector<int>{static_cast<int>(groups_.size()) - 1});
     const auto row_groups = Upload(row_groups_);
     const auto cum = Upload(cum_);
-    const auto row_edits = Upload(row_edits_);
-    const auto edits = Upload(edits_);
+    const auto row_edits = Upload(row_edits_.rows);
+    const auto edits = Upload(row_edits_.edits);
+    const auto masks = Upload(row_edits_.masks);
     CudaSelectInputs in;
     in.dtype = dtype_;
     in.num_rows = static_cast<int>(row_groups_.size());
@@ -103,6 +108,7 @@ class DeviceBatch {
     in.cum_log_probs = cum.data();
     in.row_edits = has_edits_ ? row_edits.data() : nullptr;
     in.edits = edits.data();
+    in.masks = row_edits_.masks.empty() ? nullptr : masks.data();
     auto scratch = DeviceBuffer<char>::Create(CudaSelectScratchBytes(in));
     EXPECT_TRUE(scratch.ok());
     EXPECT_EQ(cudaMemset(scratch->data(), 0xFF, scratch->size()), cudaSuccess);
@@ -122,10 +128,11 @@ class DeviceBatch {
     logits_.insert(logits_.end(), row.logits.begin(), row.logits.end());
     row_groups_.push_back(group);
     cum_.push_back(row.cum_log_prob);
-    const int begin = static_cast<int>(edits_.size());
-    edits_.insert(edits_.end(), row.edits.begin(), row.edits.end());
-    row_edits_.push_back({begin, static_cast<int>(edits_.size()),
-                          row.repetition_penalty, row.is_allow_list});
+    std::vector<TokenEdit>& edits = row_edits_.edits;
+    const int begin = static_cast<int>(edits.size());
+    edits.insert(edits.end(), row.edits.begin(), row.edits.end());
+    row_edits_.rows.push_back({begin, static_cast<int>(edits.size()),
+                               row.repetition_penalty, row.is_allow_list});
     has_edits_ |= row.is_allow_list || !row.edits.empty();
   }
 
@@ -169,14 +176,20 @@ class DeviceBatch {
   std::vector<CudaSelectGroup> groups_;
   std::vector<int> row_groups_;
   std::vector<float> cum_;
-  std::vector<CudaRowEdits> row_edits_;
-  std::vector<TokenEdit> edits_;
+  RowEditArrays row_edits_;
   bool has_edits_ = false;
 };
 
 inline std::vector<Candidates> SelectOnDevice(
     const std::vector<TestGroup>& groups, DType dtype, bool spread = true) {
   return DeviceBatch(groups, dtype, spread).Select();
+}
+
+inline std::vector<Candidates> SelectByMasks(
+    const std::vector<TestGroup>& groups, DType dtype) {
+  DeviceBatch batch(groups, dtype, /*spread=*/true);
+  batch.UseMasks();
+  return batch.Select();
 }
 
 inline std::vector<float> Clean(const std::vector<float>& logits, DType dtype) {

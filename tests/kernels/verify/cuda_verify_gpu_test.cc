@@ -79,6 +79,38 @@ TEST_P(CudaVerifyTest, EqualsTheTwinOnLargeRows) {
   }
 }
 
+TEST_P(CudaVerifyTest, MasksVerifyAsAllowListsDo) {
+  for (const int vocab_size : Cases(std::vector{1, 5, 1000, 1025, 5000, 32003},
+                                    std::vector{5, 1025})) {
+    SCOPED_TRACE("rows of " + std::to_string(vocab_size));
+    std::vector<RandomDraft> batch =
+        RandomBatch(Cases(60, 10), vocab_size, GetParam(), 31);
+    int seed = 0;
+    for (RandomDraft& c : batch) {
+      const auto restrict_rows = [&](std::vector<VerifyRow>& rows,
+                                     size_t first) {
+        for (size_t i = 0; i < rows.size(); ++i) {
+          std::vector<TokenEdit>& edits = c.edits[first + i];
+          ++seed;
+          edits = testing::AllowSome(edits, vocab_size,
+                                     seed % 2 == 0 ? 0.05 : 0.95, seed);
+          rows[i].options.edits = edits;
+          rows[i].options.is_allow_list = true;
+        }
+      };
+      restrict_rows(c.target_rows, 0);
+      // Draft models know no constraints.
+      if (seed % 3 == 0) restrict_rows(c.draft_rows, c.target_rows.size());
+    }
+    const std::vector<VerifyInputs> inputs = InputsOf(batch);
+    for (const bool has_hints : {true, false}) {
+      EXPECT_EQ(VerifyOnDevice(inputs, GetParam(), 0, has_hints, false,
+                               /*by_masks=*/true),
+                VerifyOnDevice(inputs, GetParam(), 0, has_hints));
+    }
+  }
+}
+
 // Few rows and many are judged by blocks of different sizes; among others, and
 // where the launch is sized for more.
 TEST_P(CudaVerifyTest, ASequenceDoesNotDependOnItsBatch) {

@@ -16,6 +16,7 @@
 #include "kernels/sample/random.h"
 #include "kernels/verify/cuda_verify.h"
 #include "tests/device_arrays.h"
+#include "tests/kernels/row_masks.h"
 #include "tests/kernels/sample/cuda_sample_oracle.h"
 #include "tests/kernels/verify/random_drafts.h"
 
@@ -30,8 +31,7 @@ struct VerifyBatch {
   std::vector<TokenId> drafts;
   std::vector<int> row_params;
   std::vector<SamplingParams> params;
-  std::vector<CudaRowEdits> row_edits;
-  std::vector<TokenEdit> edits;
+  testing::RowEditArrays row_edits;
   int num_tokens = 0;
 
   explicit VerifyBatch(const std::vector<VerifyInputs>& all) {
@@ -65,12 +65,13 @@ struct VerifyBatch {
       row_sequences.push_back(static_cast<int>(sequence));
       row_params.push_back(static_cast<int>(params.size()));
       params.push_back(row.options.params);
+      std::vector<TokenEdit>& edits = row_edits.edits;
       const int begin = static_cast<int>(edits.size());
       edits.insert(edits.end(), row.options.edits.begin(),
                    row.options.edits.end());
-      row_edits.push_back({begin, static_cast<int>(edits.size()),
-                           row.options.repetition_penalty,
-                           row.options.is_allow_list});
+      row_edits.rows.push_back({begin, static_cast<int>(edits.size()),
+                                row.options.repetition_penalty,
+                                row.options.is_allow_list});
     }
     return first;
   }
@@ -93,7 +94,7 @@ class DeviceVerifyBatch {
                          kNan);
     batch_.row_sequences.resize(num_rows + max_more, -1);
     batch_.row_params.resize(num_rows + max_more, -1);
-    batch_.row_edits.resize(num_rows + max_more);
+    batch_.row_edits.rows.resize(num_rows + max_more);
     batch_.sequences.resize(max_sequences_);
     Upload(dtype);
     in_.dtype = dtype;
@@ -109,6 +110,7 @@ class DeviceVerifyBatch {
     in_.params = params_->data();
     in_.row_edits = row_edits_->data();
     in_.edits = edits_->data();
+    in_.masks = masks_->data();
     if (has_hints) GiveHints();
     auto scratch = DeviceBuffer<char>::Create(CudaVerifyScratchBytes(in_));
     EXPECT_TRUE(scratch.ok());
@@ -221,8 +223,9 @@ class DeviceVerifyBatch {
     drafts_.emplace(Upload(batch_.drafts));
     row_params_.emplace(Upload(batch_.row_params));
     params_.emplace(Upload(batch_.params));
-    row_edits_.emplace(Upload(batch_.row_edits));
-    edits_.emplace(Upload(batch_.edits));
+    row_edits_.emplace(Upload(batch_.row_edits.rows));
+    edits_.emplace(Upload(batch_.row_edits.edits));
+    masks_.emplace(Upload(batch_.row_edits.masks));
     tokens_.emplace(Upload(std::vector<TokenId>(batch_.num_tokens + 1, -77)));
     log_probs_.emplace(Upload(std::vector<float>(batch_.num_tokens + 1, kNan)));
     accepted_.emplace(Upload(std::vector<int>(max_sequences_, -77)));
@@ -253,19 +256,26 @@ class DeviceVerifyBatch {
   std::optional<DeviceBuffer<SamplingParams>> params_;
   std::optional<DeviceBuffer<CudaRowEdits>> row_edits_;
   std::optional<DeviceBuffer<TokenEdit>> edits_;
+  std::optional<DeviceBuffer<uint32_t>> masks_;
   std::optional<DeviceBuffer<float>> log_probs_;
   std::optional<DeviceBuffer<unsigned>> counters_;
   std::optional<DeviceBuffer<Candidate>> candidates_;
 };
 
+// With `by_masks`, masks take the place of allow lists.
 inline std::vector<VerifiedTokens> VerifyOnDevice(
     const std::vector<VerifyInputs>& inputs, DType dtype, int max_more = 0,
-    bool has_hints = true, bool is_scattered = false) {
+    bool has_hints = true, bool is_scattered = false, bool by_masks = false) {
   const auto device = CudaDevice::Open(0);
   EXPECT_TRUE(device.ok());
   const auto stream = CudaStream::Create();
   EXPECT_TRUE(stream.ok());
-  DeviceVerifyBatch batch(VerifyBatch(inputs), dtype, max_more, has_hints);
+  VerifyBatch on_host(inputs);
+  if (by_masks) {
+    on_host.row_edits = on_host.row_edits.WithMasks(
+        static_cast<int>(inputs[0].target_rows[0].logits.size()));
+  }
+  DeviceVerifyBatch batch(std::move(on_host), dtype, max_more, has_hints);
   if (is_scattered) batch.ScatterRows(dtype);
   EXPECT_TRUE(batch.Enqueue(*device, stream->get()).ok());
   EXPECT_TRUE(batch.EnqueueCandidates(*device, stream->get()).ok());

@@ -33,7 +33,7 @@ struct StepLimits {
   // running requests. A request needs one list for all its beams. If its edits
   // depend on histories, it also needs a list for each beam, and an entry for
   // each token of bad words. If its selections have allow lists, it needs one
-  // list for each beam instead.
+  // list for each beam instead, unless these are masks (has_token_masks).
   int64_t max_score_edits = std::numeric_limits<int64_t>::max();
   // Candidates in results (SelectionResult) of all running requests; at most
   // vocab_size for each row.
@@ -72,6 +72,9 @@ struct ModelDescription {
   // processed log-probabilities. Other executors refuse requests with these
   // options.
   bool selects_on_host = true;
+  // Set by the executor: true if the legal tokens of a constraint with tables
+  // are masks of its own, which need no score edits.
+  bool has_token_masks = false;
   // Set by the executor: true if selections may have drafts to verify, so that
   // requests may speculate (docs/speculation.md), which requires shareable
   // pages.

@@ -96,11 +96,14 @@ PreparedRequest::PreparedRequest(Request from,
   }
 }
 
-// A restricted row needs one edit for each allowed token, whatever its
-// processors are, and none for other tokens.
-int64_t WorstCaseEdits(const PreparedRequest& prepared, int vocab_size) {
+// A row restricted by a list needs one edit for each allowed token, whatever
+// its processors are, and none for other tokens.
+int64_t WorstCaseEdits(const PreparedRequest& prepared, int vocab_size,
+                       bool has_masks) {
   const Request& request = prepared.request;
-  if (prepared.constraint != nullptr) {
+  const bool by_masks =
+      has_masks && prepared.selection_params->constraint.has_value();
+  if (prepared.constraint != nullptr && !by_masks) {
     return WorstCaseLegal(request.params, *prepared.constraint, vocab_size);
   }
   const int64_t num_tokens = std::ssize(request.prompt_tokens) +

@@ -25,6 +25,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <span>
 #include <stop_token>
 #include <variant>
@@ -32,6 +33,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "base/constraint_tables.h"
 #include "base/cow_vector.h"
 #include "base/ids.h"
 #include "base/page_copy.h"
@@ -100,8 +102,10 @@ struct SelectionParams {
   // filters. A beam's values add up to its cum_log_prob (TokenValues,
   // kernels/gumbel_topk/gumbel_topk.h).
   bool reports_processed = false;
-  // Owns the memory that PlanSelection::allowed points to.
+  // Owns the memory that PlanSelection::allowed points to, and `constraint`.
   std::shared_ptr<const void> allowed_owner = nullptr;
+  // The constraint that says which tokens are allowed, if it has tables.
+  std::optional<ConstraintTables> constraint = std::nullopt;
 };
 
 // Returns params.edits, or edits built from params.processors alone if it is
@@ -234,6 +238,15 @@ struct DrawSelection {
 // Number of the alternative of PlanSelection::choice.
 enum class SelectionKind { kBeams, kRows, kDraws };
 
+// The place of a row of logits in the constraint of its request. By default no
+// token is legal there.
+struct ConstraintPlace {
+  int32_t state = -1;
+  int32_t room = 0;  // for tokens
+  friend bool operator==(const ConstraintPlace&,
+                         const ConstraintPlace&) = default;
+};
+
 // Selection from the logits of one request's rows.
 struct PlanSelection {
   RequestId request;
@@ -256,6 +269,9 @@ struct PlanSelection {
   // Allow list of each row of logits, ascending and without duplicates.
   // [num_logits()] or empty. `params` keeps the tokens alive.
   std::vector<std::span<const TokenId>> allowed = {};
+  // With params->constraint: the places in it that these lists are of.
+  // [num_logits()] or empty. An executor may use them in place of the lists.
+  std::vector<ConstraintPlace> places = {};
   // Result of the selection, with all that depends on its kind. The kind is the
   // same in all steps of a request.
   std::variant<BeamSelection, RowSelection, DrawSelection> choice = {};

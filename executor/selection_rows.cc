@@ -65,6 +65,10 @@ std::vector<SelectionRow> SelectionRowsOf(const PlanSelection& selection,
       logits_row.allowed =
           &selection.allowed[first_logits[row] - selection.first_logits];
     }
+    if (!selection.places.empty()) {
+      logits_row.place =
+          &selection.places[first_logits[row] - selection.first_logits];
+    }
     logits_rows.push_back(logits_row);
     if (!has_drafts) continue;
     for (size_t i = 0; i < drafts[row].size(); ++i) {
@@ -72,6 +76,7 @@ std::vector<SelectionRow> SelectionRowsOf(const PlanSelection& selection,
       ++logits_row.num_generated;
       ++logits_row.num_history;
       if (logits_row.allowed != nullptr) ++logits_row.allowed;
+      if (logits_row.place != nullptr) ++logits_row.place;
       logits_rows.push_back(logits_row);
     }
   }
@@ -80,7 +85,9 @@ std::vector<SelectionRow> SelectionRowsOf(const PlanSelection& selection,
 
 int64_t MaxEditsOf(const PlanSelection& selection,
                    const SelectionRow& logits_row, int vocab_size) {
-  if (logits_row.allowed != nullptr) return std::ssize(*logits_row.allowed);
+  if (logits_row.allowed != nullptr && logits_row.place == nullptr) {
+    return std::ssize(*logits_row.allowed);
+  }
   return MaxEditsOf(selection, std::ssize(logits_row.history()), vocab_size);
 }
 

@@ -38,6 +38,8 @@ struct SelectionRow {
   int num_history = 0;
   // Entry of PlanSelection::allowed; null: all tokens are allowed.
   const std::span<const TokenId>* allowed = nullptr;
+  // Entry of PlanSelection::places, if it has any.
+  const ConstraintPlace* place = nullptr;
 };
 
 // True if the rows of logits differ in more than their logits.
@@ -56,8 +58,10 @@ bool HasDraftRows(const PlanSelection& selection);
 std::vector<SelectionRow> SelectionRowsOf(const PlanSelection& selection,
                                           bool verifies = true);
 
-// Return the maximum number of score edits of a row of logits: of `logits_row`,
-// or of one with `num_history` tokens of history that allows all tokens.
+// Return the maximum number of score edits of a row of logits on a device,
+// where a mask takes the place of allowed tokens that have a place: of
+// `logits_row`, or of one with `num_history` tokens of history that allows all
+// tokens.
 int64_t MaxEditsOf(const PlanSelection& selection,
                    const SelectionRow& logits_row, int vocab_size);
 int64_t MaxEditsOf(const PlanSelection& selection, int64_t num_history,

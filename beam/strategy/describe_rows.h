@@ -10,7 +10,7 @@
 
 namespace espalier {
 
-// Sets num_rows, cum_log_probs and allowed of `*selection`.
+// Sets num_rows, cum_log_probs, allowed and places of `*selection`.
 //   sequence_of  returns the sequence of a row, by rank, with `cum_log_prob`,
 //                and `progress` in `criteria`
 template <typename SequenceOf>
@@ -25,6 +25,12 @@ void DescribeRows(size_t num_rows, const SequenceOf& sequence_of,
   for (size_t row = 0; row < num_rows; ++row) {
     selection->allowed.push_back(
         criteria.LegalTokens(sequence_of(row).progress).tokens);
+  }
+  if (!criteria.has_tables()) return;
+  selection->places.clear();
+  for (size_t row = 0; row < num_rows; ++row) {
+    selection->places.push_back(
+        StoppingCriteria::PlaceOf(sequence_of(row).progress));
   }
 }
 

@@ -83,17 +83,27 @@ void SampleStrategy::DescribeDrafts(std::vector<std::vector<TokenId>> drafts,
                                     PlanSelection* selection) const {
   if (stopping_criteria_.restricts()) {
     selection->allowed.clear();
+    selection->places.clear();
+    const auto add = [&](std::span<const TokenId> legal,
+                         const ConstraintPlace& place) {
+      selection->allowed.push_back(legal);
+      if (stopping_criteria_.has_tables()) selection->places.push_back(place);
+    };
+    const auto add_row = [&](const StoppingCriteria::Progress& progress) {
+      add(stopping_criteria_.LegalTokens(progress).tokens,
+          StoppingCriteria::PlaceOf(progress));
+    };
     for (size_t rank = 0; rank < live_.size(); ++rank) {
       StoppingCriteria::Progress progress = samples_[live_[rank]].progress;
-      selection->allowed.push_back(
-          stopping_criteria_.LegalTokens(progress).tokens);
+      add_row(progress);
       const size_t length = LengthOfDraft(samples_[live_[rank]], drafts[rank]);
       for (size_t i = 0; i < drafts[rank].size(); ++i) {
-        if (i < length) stopping_criteria_.Feed(drafts[rank][i], &progress);
-        // Nothing may follow at the end of the truncated draft.
-        selection->allowed.push_back(
-            i < length ? stopping_criteria_.LegalTokens(progress).tokens
-                       : std::span<const TokenId>());
+        if (i < length) {
+          stopping_criteria_.Feed(drafts[rank][i], &progress);
+          add_row(progress);
+        } else {
+          add({}, {});  // nothing may follow the truncated draft
+        }
       }
     }
   }

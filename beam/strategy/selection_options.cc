@@ -161,11 +161,12 @@ SharedList<TokenId> FinishingTokenIds(const GenerationParams& params) {
 
 std::shared_ptr<const SelectionParams> MakeSelectionParams(
     const GenerationParams& params, std::span<const TokenId> prompt,
-    std::shared_ptr<const void> allowed_owner) {
+    std::shared_ptr<const Constraint> constraint) {
   SelectionParams selection;
   const bool by_logits = params.stochastic || !IsBeamSearch(params);
   selection.domain = by_logits ? ScoreDomain::kLogits : ScoreDomain::kLogProbs;
-  selection.allowed_owner = std::move(allowed_owner);
+  if (constraint != nullptr) selection.constraint = constraint->tables();
+  selection.allowed_owner = std::move(constraint);
   selection.processors = MakeProcessors(params);
   selection.edits =
       std::make_shared<const ScoreEdits>(selection.processors, prompt);

@@ -9,6 +9,7 @@
 
 #include "base/ids.h"
 #include "base/shared_list.h"
+#include "constrain/constraint.h"
 #include "exec_request/step_plan.h"
 #include "request/generation_params.h"
 
@@ -26,11 +27,11 @@ int NumSlots(const GenerationParams& params);
 SharedList<TokenId> DistinctEosTokenIds(const GenerationParams& params);
 SharedList<TokenId> FinishingTokenIds(const GenerationParams& params);
 
-// Returns the params with the edits of a request for `prompt`. `allowed_owner`
+// Returns the params with the edits of a request for `prompt`. `constraint`
 // owns the allow lists, if there are any.
 std::shared_ptr<const SelectionParams> MakeSelectionParams(
     const GenerationParams& params, std::span<const TokenId> prompt = {},
-    std::shared_ptr<const void> allowed_owner = nullptr);
+    std::shared_ptr<const Constraint> constraint = nullptr);
 
 // Clamps to int. In a request lengths are bounded only by the model's context,
 // and n-gram sizes not at all.

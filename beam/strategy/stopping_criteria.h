@@ -30,6 +30,7 @@
 #include "base/shared_list.h"
 #include "beam/strategy/request_text.h"
 #include "constrain/constraint.h"
+#include "exec_request/step_plan.h"
 #include "request/generation_params.h"
 #include "request/request.h"
 #include "text/text_stream.h"
@@ -91,6 +92,11 @@ class StoppingCriteria {
     if (legal.error != nullptr) error_ = legal.error;
     return legal;
   }
+  // True if the constraint has tables, in which PlaceOf is a place.
+  bool has_tables() const { return has_tables_; }
+  static ConstraintPlace PlaceOf(const Progress& progress) {
+    return {progress.state, progress.room};
+  }
   // Errors: kResourceExhausted, which is permanent, if the different lists that
   // LegalTokens has returned, and their states, take more memory than the
   // constraint lets one request need. What other requests need does not count.
@@ -124,8 +130,9 @@ class StoppingCriteria {
   const SharedList<TokenId> shared_token_ids_;
   const std::span<const TokenId> token_ids_;  // its elements, read at each step
   const std::shared_ptr<const Constraint> constraint_;  // or null
-  const std::shared_ptr<const RequestText> text_;       // null: no stop strings
-  const SharedList<TokenId> eos_token_ids_;             // ascending
+  const bool has_tables_;
+  const std::shared_ptr<const RequestText> text_;  // null: no stop strings
+  const SharedList<TokenId> eos_token_ids_;        // ascending
   const int32_t max_new_tokens_;
   // See CheckMemory.
   const int64_t max_list_bytes_;

@@ -15,6 +15,7 @@
 #include "base/make_largest.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "executor/cuda/batch/cuda_constraints.h"
 #include "executor/cuda/batch/cuda_step_limits.h"
 #include "executor/cuda/batch/cuda_step_memory.h"
 #include "executor/cuda/cuda_graph_runner.h"
@@ -151,6 +152,7 @@ class CudaExecutor::Impl {
     }
     description_.limits = LimitsOfRequests(limits_);
     description_.selects_on_host = false;
+    description_.has_token_masks = true;
     description_.verifies_drafts = description_.has_shareable_pages;
   }
 
@@ -192,6 +194,7 @@ class CudaExecutor::Impl {
 
   // Used on the executor's thread only.
   std::optional<CudaCacheEngine> cache_;
+  std::unique_ptr<CudaConstraints> constraints_;
   std::unique_ptr<CudaGraphRunner> runner_;
   std::unique_ptr<CudaStepBuilder> builder_;
   std::optional<CudaDelta> delta_;
@@ -234,12 +237,17 @@ absl::Status CudaExecutor::Impl::Init() {
                  CudaPageTokens{memory_->arrays().state.page_tokens,
                                 description_.page_size},
                  model_->device());
+  ASSIGN_OR_RETURN(constraints_,
+                   CudaConstraints::Create(limits_.max_rows,
+                                           description_.vocab_size, stream_));
   ASSIGN_OR_RETURN(
       runner_, CudaGraphRunner::Create(model_.get(), &*cache_, &*memory_,
                                        reports_.ring(), reports_.logprob_ring(),
-                                       max_graphs_, stream_));
+                                       max_graphs_, stream_,
+                                       constraints_->device_tables()));
   builder_ = std::make_unique<CudaStepBuilder>(
-      description_, model_->attention_shape(), &*memory_, model_->device());
+      description_, model_->attention_shape(), &*memory_, model_->device(),
+      constraints_.get());
   delta_.emplace(memory_->words());
   RETURN_IF_ERROR(InitHostSlots());
   {
@@ -349,6 +357,7 @@ absl::Status CudaExecutor::Impl::Launch(InFlight* started) {
   const int slot_idx = static_cast<int>(num_launched_ % kNumReports);
   StepSlot& slot = slots_[slot_idx];
   delta_->Clear();
+  constraints_->Place(plan);
   ASSIGN_OR_RETURN(started->step,
                    builder_->Build(plan, ReserveFor(plan), &*delta_));
   started->was_waiting =
@@ -410,6 +419,7 @@ CudaMemoryParts CudaExecutor::Impl::MemoryParts() const {
   parts.insert(parts.end(), of_runner.begin(), of_runner.end());
   const int64_t tables = memory_->num_table_bytes();
   parts.push_back({"page tables", tables});
+  parts.push_back({"constraints", constraints_->num_bytes()});
   parts.push_back({"beams and edits", memory_->num_bytes() - tables});
   const CudaMemoryParts of_cache = cache_->memory();
   parts.insert(parts.end(), of_cache.begin(), of_cache.end());

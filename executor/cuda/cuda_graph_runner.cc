@@ -5,14 +5,16 @@
 #include <utility>
 
 #include "base/status.h"
+#include "kernels/constrain/cuda_token_masks.h"
+#include "kernels/constrain/token_masks.h"
 
 namespace espalier {
 
 absl::StatusOr<std::unique_ptr<CudaGraphRunner>> CudaGraphRunner::Create(
     CudaModel* model, const CudaCacheEngine* cache,
     const CudaStepMemory* memory, const CudaReportRing& reports,
-    const CudaLogprobRing& logprob_reports, int max_graphs,
-    cudaStream_t stream) {
+    const CudaLogprobRing& logprob_reports, int max_graphs, cudaStream_t stream,
+    const ConstraintTables* constraints) {
   std::unique_ptr<CudaGraphRunner> runner(new CudaGraphRunner(max_graphs));
   runner->model_ = model;
   runner->cache_ = cache;
@@ -20,6 +22,7 @@ absl::StatusOr<std::unique_ptr<CudaGraphRunner>> CudaGraphRunner::Create(
   runner->reports_ = reports;
   runner->logprob_reports_ = logprob_reports;
   runner->stream_ = stream;
+  runner->constraints_ = constraints;
   const CudaStepLimits& limits = memory->limits();
   const CudaStepScratch scratch(limits, runner->vocab_size());
   const size_t num_logits = scratch.logits_bytes / sizeof(float);
@@ -33,6 +36,13 @@ absl::StatusOr<std::unique_ptr<CudaGraphRunner>> CudaGraphRunner::Create(
   RETURN_IF_ERROR(PrepareCudaCollectEdits());
   ASSIGN_OR_RETURN(runner->logits_,
                    TakeDeviceMemory<float>("logits", num_logits));
+  if (constraints != nullptr) {
+    ASSIGN_OR_RETURN(
+        runner->masks_,
+        TakeDeviceMemory<uint32_t>(
+            "token masks",
+            size_t(limits.num_masks()) * NumMaskWords(runner->vocab_size())));
+  }
   ASSIGN_OR_RETURN(runner->scratch_, TakeDeviceMemory<std::byte>(
                                          "selection", scratch.choice_bytes));
   ASSIGN_OR_RETURN(runner->placed_drafts_,
@@ -70,6 +80,7 @@ CudaMemoryParts CudaGraphRunner::memory() const {
   CudaMemoryParts parts = {
       {"logits", bytes(logits_)},
       {"selection", bytes(scratch_)},
+      {"token masks", bytes(masks_)},
       {"drawn beams", bytes(gumbel_scratch_)},
       {"logits of drafts", static_cast<int64_t>(uploads_.num_bytes()), true}};
   if (source_reader_ != nullptr) {
@@ -204,7 +215,17 @@ absl::Status CudaGraphRunner::EnqueueAll(
                                       arrays.state.num_copies, shape.max_copies,
                                       stream_));
   }
-  // Before the forward pass, which is a barrier: selection reads edits early.
+  // Before the forward pass, which is a barrier: selection reads masks and
+  // edits early.
+  if (shape.has_masks) {
+    RETURN_IF_ERROR(CudaMakeTokenMasks({.vocab_size = vocab_size(),
+                                        .max_jobs = shape.num_logits_rows,
+                                        .constraints = constraints_,
+                                        .num_jobs = arrays.mask_job_count,
+                                        .jobs = arrays.mask_jobs},
+                                       masks_.data(), model_->device(),
+                                       stream_));
+  }
   if (shape.has_device_edits) {
     RETURN_IF_ERROR(CudaCollectEdits(HistoryInputs(shape), arrays.row_edits,
                                      arrays.edits, stream_));
@@ -321,6 +342,10 @@ CudaHistoryInputs CudaGraphRunner::HistoryInputs(
           .page_tokens = state.page_tokens};
 }
 
+const uint32_t* CudaGraphRunner::MasksOf(const CudaStepShape& shape) const {
+  return shape.has_masks ? masks_.data() : nullptr;
+}
+
 // Without device memory, as `bounds` say.
 CudaSelectInputs CudaGraphRunner::InputsWithin(
     const CudaSelectBounds& bounds) const {
@@ -344,6 +369,7 @@ CudaSelectInputs CudaGraphRunner::SelectInputs(
   inputs.cum_log_probs = arrays.state.batch_cum_log_probs;
   inputs.row_edits = shape.has_edits ? arrays.row_edits : nullptr;
   inputs.edits = arrays.edits;
+  inputs.masks = MasksOf(shape);
   return inputs;
 }
 
@@ -360,7 +386,8 @@ CudaSampleInputs CudaGraphRunner::SampleInputs(
           .params = arrays.params,
           .cum_log_probs = arrays.state.batch_cum_log_probs,
           .row_edits = shape.has_edits ? arrays.row_edits : nullptr,
-          .edits = arrays.edits};
+          .edits = arrays.edits,
+          .masks = MasksOf(shape)};
 }
 
 CudaVerifyInputs CudaGraphRunner::VerifyInputs(
@@ -382,6 +409,7 @@ CudaVerifyInputs CudaGraphRunner::VerifyInputs(
           .params = arrays.params,
           .row_edits = shape.has_edits ? arrays.verify_row_edits : nullptr,
           .edits = arrays.edits,
+          .masks = MasksOf(shape),
           .counters = arrays.verify_counters};
 }
 
@@ -397,6 +425,7 @@ CudaGumbelTopKInputs CudaGraphRunner::GumbelTopKInputs(
   select.cum_log_probs = arrays.state.batch_cum_log_probs;
   select.row_edits = shape.has_edits ? arrays.row_edits : nullptr;
   select.edits = arrays.edits;
+  select.masks = MasksOf(shape);
   return {.select = select,
           .rows = arrays.gumbel_rows,
           .row_params = arrays.gumbel_params,

@@ -39,7 +39,7 @@ namespace espalier {
 class CudaGraphRunner {
  public:
   // `model`, its `cache` and `memory` outlive it. Keeps up to `max_graphs`
-  // graphs.
+  // graphs. `constraints` are in device memory; null: no step has masks.
   // REQUIRES: max_graphs >= 0.
   // Errors: kResourceExhausted; kInvalidArgument if selection cannot take as
   // many rows as the limits allow.
@@ -47,7 +47,7 @@ class CudaGraphRunner {
       CudaModel* model, const CudaCacheEngine* cache,
       const CudaStepMemory* memory, const CudaReportRing& reports,
       const CudaLogprobRing& logprob_reports, int max_graphs,
-      cudaStream_t stream);
+      cudaStream_t stream, const ConstraintTables* constraints = nullptr);
 
   // Allocates the scratch of Gumbel top-k unless it exists. It is larger than
   // all logits, and no other step needs it. Must precede the first step with
@@ -88,6 +88,7 @@ class CudaGraphRunner {
   int vocab_size() const { return model_->description().vocab_size; }
   CudaBatch BatchOf(const CudaStepShape& shape) const;
   CudaHistoryInputs HistoryInputs(const CudaStepShape& shape) const;
+  const uint32_t* MasksOf(const CudaStepShape& shape) const;
   CudaSelectInputs InputsWithin(const CudaSelectBounds& bounds) const;
   CudaSelectInputs SelectInputs(const CudaStepShape& shape) const;
   CudaSampleInputs SampleInputs(const CudaStepShape& shape) const;
@@ -114,7 +115,10 @@ class CudaGraphRunner {
   CudaReportRing reports_;
   CudaLogprobRing logprob_reports_;
   cudaStream_t stream_ = nullptr;
+  const ConstraintTables* constraints_ = nullptr;
   DeviceBuffer<float> logits_;  // [max_rows, vocab_size]
+  // [num_masks, NumMaskWords(vocab_size)]; masks of earlier steps are kept.
+  DeviceBuffer<uint32_t> masks_;
 
   DeviceBuffer<std::byte> scratch_;         // used by one kernel at a time
   DeviceBuffer<std::byte> gumbel_scratch_;  // empty until ReserveGumbelTopK()

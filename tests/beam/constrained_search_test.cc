@@ -438,6 +438,52 @@ TEST(ConstrainedSearchTest, ASearchEndsWhereAGrammarIsTooAmbiguous) {
                                 ::testing::HasSubstr("constraint.grammar")));
 }
 
+// Devices find legal tokens by the places, and the host by the lists.
+TEST(ConstrainedSearchTest, PlacesAreThoseOfTheLists) {
+  const auto constraint = *TextConstraint::Make(
+      *TokenConstraint::Make(
+          std::make_shared<const ByteAutomaton>(*CompileRegex("(a|bc*|dd)+")),
+          std::make_shared<const TokenVocabulary>(LetterTokens())),
+      {kEosId});
+  constexpr TokenId kA = 1, kB = 2, kC = 3, kD = 8;
+  const auto expect_places = [&](const PlanSelection& selection) {
+    EXPECT_EQ(selection.places.size(), selection.allowed.size());
+    EXPECT_EQ(std::ssize(selection.places), selection.num_logits());
+    for (size_t row = 0; row < selection.places.size(); ++row) {
+      const auto [state, room] = selection.places[row];
+      if (state == Constraint::kNone) {
+        EXPECT_TRUE(selection.allowed[row].empty());
+        continue;
+      }
+      EXPECT_EQ(selection.allowed[row].data(),
+                constraint->LegalTokens(state, room).tokens.data());
+    }
+  };
+  Request request = SearchOf(2, 6);
+  const auto params = MakeSelectionParams(request.params, {}, constraint);
+  EXPECT_EQ(params->constraint->next, constraint->tables()->next);
+  GroupSearch beams(request, *params, constraint, nullptr);
+  PlanSelection selection;
+  for (const TokenId token : {kA, kB, kC, kD}) {
+    beams.strategy().DescribeSelection(&selection);
+    expect_places(selection);
+    ASSERT_OK(beams.Advance({.candidates = {{0, token, -1.0f}, {0, kD, -2.0f}}},
+                            nullptr));
+  }
+  request.params = {};
+  request.params.max_new_tokens = 6;
+  GroupSearch sample(request, *MakeSelectionParams(request.params), constraint,
+                     nullptr);
+  PlanSelection drafted;
+  sample.strategy().DescribeSelection(&drafted);
+  expect_places(drafted);
+  ASSERT_OK(sample.Advance({.candidates = {{0, kD, -1.0f}}}, nullptr));
+  sample.strategy().DescribeSelection(&drafted);
+  sample.strategy().DescribeDrafts({{kD, kA, kC, kB}}, &drafted);
+  expect_places(drafted);
+  EXPECT_EQ(drafted.places[3], ConstraintPlace());
+}
+
 // After "b" a list is needed that is beyond the memory.
 TEST(ConstrainedSearchTest, OnlyARequestThatNeedsMoreMemoryEnds) {
   const auto constrain = [](int64_t max_list_bytes) {

@@ -26,6 +26,7 @@
 #include "executor/cuda/batch/cuda_step_limits.h"
 #include "executor/cuda/transfer/cuda_delta.h"
 #include "kernels/attention/cuda_attention_plan.h"
+#include "kernels/constrain/cuda_token_masks.h"
 #include "kernels/gumbel_topk/cuda_gumbel_topk.h"
 #include "kernels/resident/cuda_history_edits.h"
 #include "kernels/resident/cuda_resident.h"
@@ -55,6 +56,7 @@ enum class CudaArrayReaders {
   kWithLogprobs,    // requested
   kWithVerified,    // drafts, by rejection
   kWithSources,     // encoder-decoder models
+  kWithMasks,       // some row has a token mask
 };
 
 struct CudaArrayInfo {
@@ -98,6 +100,10 @@ struct CudaBatchArrays {
   Array<TokenEdit> edits{};
   Array<CudaEditRow> edit_rows{};  // by row of logits
   Array<CudaEditParams> edit_params{};
+
+  // Masks that the step makes.
+  Array<int, 1> mask_job_count{};
+  Array<CudaMaskJob> mask_jobs{};
 
   Array<int, 1> draw_count{};
   Array<int> row_params{};  // by row of logits
@@ -162,6 +168,9 @@ constexpr void ForEachBatchArray(const Fn& fn, All&&... all) {
   fn(by_row("rows with histories", kWithDeviceEdits), all.edit_rows...);
   fn(Info{"parameters of edits", kRows, 0, kWithDeviceEdits},
      all.edit_params...);
+
+  fn(Info{"counts of masks", nullptr, 1, kWithMasks}, all.mask_job_count...);
+  fn(Info{"masks to make", kRows, 0, kWithMasks}, all.mask_jobs...);
 
   fn(Info{"counts of draws", nullptr, 1, kWithDraws}, all.draw_count...);
   fn(by_row("rows to draw from", kWithDraws), all.row_params...);

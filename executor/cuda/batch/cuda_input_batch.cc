@@ -329,7 +329,8 @@ void CudaInputBatch::AddPromptDraws(const CudaGroupRequest& request,
   }
 }
 
-// The draft model applies the row's edits, but not its list of allowed tokens.
+// The draft model applies the row's edits, but neither its list of allowed
+// tokens nor its mask.
 void CudaInputBatch::AddVerified(const CudaGroupRequest& request,
                                  int first_logits_row, int first_candidate) {
   AddReaders(CudaArrayReaders::kWithVerified);
@@ -411,18 +412,47 @@ CudaRowEdits CudaInputBatch::AddView(const CudaGroupRequest& request,
           .is_allow_list = view.is_allow_list ? 1 : 0};
 }
 
+// All rows of logits of a request share one list if edits depend neither on
+// histories nor on lists of allowed tokens.
 CudaRowEdits CudaInputBatch::AddList(const CudaGroupRequest& request,
                                      int rank) {
-  ScoreEdits::Row row = {.num_generated = request.num_generated,
-                         .vocab_size = shape.vocab_size};
-  if (!request.histories.empty()) row.tail = request.histories[rank];
-  if (!request.allowed.empty()) row.allowed = &request.allowed[rank];
-  std::vector<TokenEdit> storage;
-  return AddView(request, EditsOf(*request.params)->OfRow(row, &storage));
+  const bool has_lists = !request.allowed.empty() && request.places.empty();
+  const bool is_shared = request.histories.empty() && !has_lists;
+  CudaRowEdits list;
+  if (is_shared && last_edits_.has_value()) {
+    list = *last_edits_;
+  } else {
+    ScoreEdits::Row row = {.num_generated = request.num_generated,
+                           .vocab_size = shape.vocab_size};
+    if (!request.histories.empty()) row.tail = request.histories[rank];
+    if (has_lists) row.allowed = &request.allowed[rank];
+    std::vector<TokenEdit> storage;
+    list = AddView(request, EditsOf(*request.params)->OfRow(row, &storage));
+    if (is_shared) last_edits_ = list;
+  }
+  if (!request.places.empty()) {
+    list.mask = MaskOf(request, request.allowed[rank], request.places[rank]);
+  }
+  return list;
 }
 
-// All rows of logits of a request share one list if edits depend neither on
-// histories nor on allowed tokens. Rows of logits without a beam have no edits.
+int CudaInputBatch::MaskOf(const CudaGroupRequest& request,
+                           std::span<const TokenId> list,
+                           const ConstraintPlace& place) {
+  AddReaders(CudaArrayReaders::kWithMasks);
+  const CudaMaskSlots::Slot slot = mask_slots_->Take(
+      {request.constraint.serial, list.empty() ? nullptr : list.data()});
+  if (slot.is_new) {
+    mask_jobs.push_back({.constraint = request.constraint.index,
+                         .state = place.state,
+                         .room = place.room,
+                         .mask = slot.index});
+    ++mask_job_count[0];
+  }
+  return slot.index;
+}
+
+// Rows of logits without a beam have no edits.
 void CudaInputBatch::AddEdits(const CudaGroup& group,
                               const CudaGroupRequest& request,
                               const LogitsRows& logits_rows) {
@@ -443,9 +473,8 @@ void CudaInputBatch::AddEdits(const CudaGroup& group,
       !EditsOf(*request.params)->is_forced(request.num_generated)) {
     return AddDeviceEdits(group, request, logits_rows);
   }
-  if (!last_edits_.has_value()) last_edits_ = AddList(request, 0);
   SetEdits(logits_rows.first_logits_row, logits_rows.num_logits_rows,
-           *last_edits_);
+           AddList(request, 0));
 }
 
 // Requests with draft paths call this once per row of logits.
@@ -457,7 +486,8 @@ void CudaInputBatch::AddRowEdits(const CudaGroupRequest& request,
         .tail = request.logits_rows[i].history(),
         .num_generated = request.logits_rows[i].num_generated,
         .vocab_size = shape.vocab_size,
-        .allowed = request.logits_rows[i].allowed};
+        .allowed =
+            request.places.empty() ? request.logits_rows[i].allowed : nullptr};
     std::vector<TokenEdit> storage;
     const ScoreEdits::View view = all->OfRow(row, &storage);
     if (!last_edits_.has_value() ||
@@ -468,13 +498,21 @@ void CudaInputBatch::AddRowEdits(const CudaGroupRequest& request,
                                      last_edits_->end - last_edits_->begin))) {
       last_edits_ = AddView(request, view);
     }
-    SetEdits(first_logits_row + i, 1, *last_edits_);
+    CudaRowEdits of_row = *last_edits_;
+    if (!request.places.empty()) {
+      of_row.mask = MaskOf(request, *request.logits_rows[i].allowed,
+                           *request.logits_rows[i].place);
+    }
+    SetEdits(first_logits_row + i, 1, of_row);
   }
 }
 
 void CudaInputBatch::SetEdits(int first_logits_row, int count,
                               const CudaRowEdits& of_rows) {
-  if (of_rows.begin == of_rows.end && of_rows.is_allow_list == 0) return;
+  if (of_rows.begin == of_rows.end && of_rows.is_allow_list == 0 &&
+      of_rows.mask < 0) {
+    return;
+  }
   AddReaders(CudaArrayReaders::kWithEdits);
   std::fill_n(row_edits.begin() + first_logits_row, count, of_rows);
 }

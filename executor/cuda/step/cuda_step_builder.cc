@@ -37,21 +37,6 @@ CudaGroupRequest RequestOf(const GroupContinuation& continuation) {
           .params = continuation.params.get()};
 }
 
-CudaGroupRequest RequestOfRows(const PlanSelection& selection) {
-  CudaGroupRequest request = {.kind = selection.kind(),
-                              .num_candidates = selection.num_candidates(),
-                              .gumbel_top_k = RanksByNoise(selection),
-                              .num_generated = selection.num_generated,
-                              .params = selection.params.get(),
-                              .histories = selection.histories,
-                              .allowed = selection.allowed,
-                              .slots = selection.slots};
-  if (const DrawSelection* draws = selection.as_draws()) {
-    request.samples = draws->samples;
-  }
-  return request;
-}
-
 int LengthOf(const PlanSource* source) {
   return source == nullptr ? 0 : source->input->length();
 }
@@ -69,13 +54,16 @@ std::string FaultOf(const CudaInputBatch& batch, const CudaStep& step,
 CudaStepBuilder::CudaStepBuilder(const ModelDescription& model,
                                  const CudaAttentionShape& attention,
                                  const CudaStepMemory* memory,
-                                 const CudaDevice& device)
+                                 const CudaDevice& device,
+                                 const CudaConstraints* constraints)
     : shape_{.vocab_size = model.vocab_size,
              .page_size = model.page_size,
              .max_positions = memory->limits().table_stride * model.page_size,
              .max_edits = memory->limits().max_edits},
       memory_(memory),
       device_ordinal_(device.ordinal),
+      constraints_(constraints),
+      mask_slots_(memory->limits().num_masks()),
       groups_(memory->limits().num_slots),
       uploader_(memory->arrays(), memory->limits(), attention, device) {}
 
@@ -91,7 +79,7 @@ absl::StatusOr<CudaStep> CudaStepBuilder::Build(
   RETURN_IF_ERROR(FindGroups(plan));
   CudaStep step;
   step.moves = groups_.TakeMoves();
-  CudaInputBatch batch(shape_);
+  CudaInputBatch batch(shape_, &mask_slots_);
   RETURN_IF_ERROR(LayOut(plan, &batch, &step));
   uploader_.Send(batch, delta_);
   if (!step.placed_drafts.empty()) uploader_.ForgetDrafts();
@@ -112,12 +100,38 @@ void CudaStepBuilder::DropEnded(const StepPlan& plan) {
 void CudaStepBuilder::Reset(int64_t num_steps) {
   groups_.Clear();
   uploader_.Forget();
+  mask_slots_.Clear();
   was_reset_ = true;
   num_steps_ = num_steps;
 }
 
-bool CudaStepBuilder::IsRefused(const PlanSelection& selection) const {
-  return !gumbel_status_.ok() && RanksByNoise(selection);
+absl::Status CudaStepBuilder::RefusalOf(const PlanSelection& selection) const {
+  if (RanksByNoise(selection) && !gumbel_status_.ok()) return gumbel_status_;
+  if (constraints_ == nullptr || selection.places.empty()) {
+    return absl::OkStatus();
+  }
+  return constraints_->Find(selection).status();
+}
+
+CudaGroupRequest CudaStepBuilder::RequestOfRows(
+    const PlanSelection& selection) const {
+  CudaGroupRequest request = {.kind = selection.kind(),
+                              .num_candidates = selection.num_candidates(),
+                              .gumbel_top_k = RanksByNoise(selection),
+                              .num_generated = selection.num_generated,
+                              .params = selection.params.get(),
+                              .histories = selection.histories,
+                              .allowed = selection.allowed,
+                              .slots = selection.slots};
+  if (const DrawSelection* draws = selection.as_draws()) {
+    request.samples = draws->samples;
+  }
+  if (constraints_ == nullptr || selection.places.empty()) return request;
+  const auto placed = constraints_->Find(selection);
+  if (!placed.ok()) return request;  // refused
+  request.places = selection.places;
+  request.constraint = *placed;
+  return request;
 }
 
 absl::Status CudaStepBuilder::PlaceGroups(const StepPlan& plan) {
@@ -154,9 +168,9 @@ absl::Status CudaStepBuilder::FindSelection(const StepPlan& plan,
   CudaGroup* const group = groups_.Find(selection.request);
   rows.Put(*memory_, shape_.page_size, group, delta_);
   PutSource(plan, rows.rows()[0], group);
-  std::vector<Entry>& entries = IsRefused(selection) ? refused_
-                                : rows.feeds_beams() ? beams_
-                                                     : prompts_;
+  std::vector<Entry>& entries = !RefusalOf(selection).ok() ? refused_
+                                : rows.feeds_beams()       ? beams_
+                                                           : prompts_;
   entries.push_back({group, RequestOfRows(selection), answer, rows.rows(),
                      selection.cum_log_probs, &selection});
   return absl::OkStatus();
@@ -200,9 +214,11 @@ absl::Status CudaStepBuilder::LayOut(const StepPlan& plan,
     step->answers.push_back(
         {.request = selection.request,
          .has_log_probs = selection.params->num_logprobs >= 0});
+    if (selection.num_rows > 0) {
+      step->answers.back().error = RefusalOf(selection);
+    }
     if (selection.kind() != SelectionKind::kRows) continue;
     step->answers.back().rows = &selection;
-    if (RanksByNoise(selection)) step->answers.back().error = gumbel_status_;
   }
   for (const GroupContinuation& continuation : plan.continuations) {
     step->answers.push_back(

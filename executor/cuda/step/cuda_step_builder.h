@@ -33,14 +33,17 @@ namespace espalier {
 
 class CudaStepBuilder {
  public:
-  // REQUIRES: `memory` outlives the builder.
+  // Without `constraints`, rows are restricted by lists alone.
+  // REQUIRES: `memory` and `constraints` outlive the builder.
   CudaStepBuilder(const ModelDescription& model,
                   const CudaAttentionShape& attention,
-                  const CudaStepMemory* memory, const CudaDevice& device);
+                  const CudaStepMemory* memory, const CudaDevice& device,
+                  const CudaConstraints* constraints = nullptr);
 
   // Builds a step; adds the writes that must precede it to `*delta`. If
-  // `gumbel_status` is an error, selections by Gumbel top-k fail with it: their
-  // rows are fed, and their groups are dropped after the step.
+  // `gumbel_status` is an error, selections by Gumbel top-k fail with it, and
+  // so do those whose constraint was not placed: their rows are fed, and their
+  // groups are dropped after the step.
   // Errors: as CudaExecutor::Execute. Then the delta must not be used, and
   // Reset() must be called.
   absl::StatusOr<CudaStep> Build(const StepPlan& plan,
@@ -66,8 +69,9 @@ class CudaStepBuilder {
     const PlanSelection* selection = nullptr;
   };
 
-  // True if the selection fails with gumbel_status.
-  bool IsRefused(const PlanSelection& selection) const;
+  // Returns the error that the selection fails with, if it must fail.
+  absl::Status RefusalOf(const PlanSelection& selection) const;
+  CudaGroupRequest RequestOfRows(const PlanSelection& selection) const;
   // Allocates slots for the groups that the plan's rows set. This may move
   // other groups, so slots are final only afterwards.
   absl::Status PlaceGroups(const StepPlan& plan);
@@ -117,6 +121,9 @@ class CudaStepBuilder {
   const CudaStepMemory* const memory_;
   const int device_ordinal_;
 
+  const CudaConstraints* const constraints_;
+
+  CudaMaskSlots mask_slots_;
   CudaGroups groups_;
   CudaBatchUploader uploader_;
   bool was_reset_ = false;  // since the last step
@@ -127,7 +134,7 @@ class CudaStepBuilder {
   absl::Status gumbel_status_;
   std::vector<Entry> beams_;
   std::vector<Entry> prompts_;
-  std::vector<Entry> refused_;  // see IsRefused(); fed from the plan
+  std::vector<Entry> refused_;  // see RefusalOf(); fed from the plan
 };
 
 // Returns the number of rows to pad a batch of `num_rows` beams to: few

@@ -255,6 +255,7 @@ CudaStepShape ShapeOf(const CudaInputBatch& batch, int num_copies) {
           .verifies_draft_rows = batch.verified.num_draft_rows() > 0,
           .verifies_filtered = batch.verified.has_filters,
           .has_edits = batch.has_edits(),
+          .has_masks = batch.has_masks(),
           .has_device_edits = batch.has_device_edits()};
 }
 

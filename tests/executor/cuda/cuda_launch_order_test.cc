@@ -50,7 +50,7 @@ class DryRunner {
     auto runner = CudaGraphRunner::Create(
         &model_, &*cache_, memory_.get(),
         {.max_groups = kMaxRows, .max_candidates = 2000}, {}, /*max_graphs=*/0,
-        stream_);
+        stream_, &constraints_);
     CHECK(runner.ok()) << runner.status();
     runner_ = *std::move(runner);
   }
@@ -69,6 +69,7 @@ class DryRunner {
  private:
   FakeCudaModel model_;
   cudaStream_t stream_;
+  const ConstraintTables constraints_ = {};  // no kernel reads them
   std::unique_ptr<CudaStepMemory> memory_;
   std::optional<CudaCacheEngine> cache_;
   std::unique_ptr<CudaGraphRunner> runner_;
@@ -105,6 +106,7 @@ CudaStep AnyStep() {
   shape.verifies_draft_rows = upto(1) == 0;
   shape.verifies_filtered = upto(1) == 0;
   shape.has_edits = upto(1) == 0;
+  shape.has_masks = shape.has_edits && upto(1) == 0;
   shape.has_device_edits = shape.has_edits && upto(1) == 0;
   shape.has_partials = upto(1) == 0;
   shape.has_cross_partials = upto(1) == 0;
@@ -155,6 +157,8 @@ CudaStep StepOfEverything() {
                 .max_verified = 2,
                 .num_verify_rows = 6,
                 .verifies_draft_rows = true,
+                .has_edits = true,
+                .has_masks = true,
                 .has_partials = true,
                 .has_cross_partials = true};
   step.sources.push_back({.input = std::make_shared<const EncoderInput>(

@@ -25,6 +25,7 @@
 
 #include "absl/strings/numbers.h"
 #include "base/status.h"
+#include "beam/constraint_cache.h"
 #include "beam/prepared_request.h"
 #include "executor/cuda/cuda_blocking_model.h"
 #include "executor/cuda/draft/cuda_draft_sampler.h"
@@ -92,10 +93,12 @@ MixtureLimits LimitsOf(const Mixture& mixture) {
             .max_beams = 36,
             .max_new_tokens = 3,
             .speculates = true,
-            .has_draft_model = mixture.has_draft_model};
+            .has_draft_model = mixture.has_draft_model,
+            .constrains = true};
   }
   MixtureLimits limits = {.speculates = true,
-                          .has_draft_model = mixture.has_draft_model};
+                          .has_draft_model = mixture.has_draft_model,
+                          .constrains = true};
   // A request takes pages of all its sequences.
   if (mixture.kv_cache_mb < 100) limits.max_samples = 100;
   return limits;
@@ -149,8 +152,10 @@ class CudaMixtureTest : public CudaExecutorTest,
         Tokenizer::Load(SourcePath("models/en-fr/tokenizer.model"));
     ASSERT_OK(tokenizer.status());
     tokenizer_ = new std::shared_ptr<Tokenizer>(*std::move(tokenizer));
+    constraints_ = new ConstraintCache(*tokenizer_, host_->description());
   }
   static void TearDownTestSuite() {
+    delete std::exchange(constraints_, nullptr);
     delete std::exchange(tokenizer_, nullptr);
     CudaExecutorTest::TearDownTestSuite();
   }
@@ -194,6 +199,11 @@ class CudaMixtureTest : public CudaExecutorTest,
             .tokenizer = *tokenizer_};
   }
 
+  static PreparedRequest Prepared(const Request& request) {
+    return PreparedRequest(request, *tokenizer_, nullptr,
+                           *constraints_->Get(request));
+  }
+
   // Runs them under one scheduler.
   static std::vector<absl::StatusOr<AnsweredRequest>> Run(
       StepExecutor& steps, const std::vector<Request>& requests,
@@ -223,8 +233,7 @@ class CudaMixtureTest : public CudaExecutorTest,
     if (!on_host[0].ok()) return on_host[0].status().ToString();
     AnswerCounts ignored;
     const auto compare = [&](const AnsweredRequest& answered) {
-      return CompareAnswers(PreparedRequest(request, *tokenizer_), *on_host[0],
-                            answered, &ignored);
+      return CompareAnswers(Prepared(request), *on_host[0], answered, &ignored);
     };
     return Concat("alone against the host: \"", compare(alone), "\", ",
                   FirstDifference(*on_host[0], alone),
@@ -261,8 +270,7 @@ class CudaMixtureTest : public CudaExecutorTest,
       const auto& speculate = requests[i].params.speculate;
       if (speculate && speculate->mode == SpeculationMode::kRejection) continue;
       const std::string difference =
-          CompareAnswers(PreparedRequest(requests[i], *tokenizer_), *alone,
-                         *together[i], counts);
+          CompareAnswers(Prepared(requests[i]), *alone, *together[i], counts);
       if (difference.empty()) continue;
       ADD_FAILURE() << name << ": " << difference << "; "
                     << FirstDifference(*alone, *together[i]) << "; "
@@ -272,9 +280,11 @@ class CudaMixtureTest : public CudaExecutorTest,
   }
 
   static std::shared_ptr<Tokenizer>* tokenizer_;
+  static ConstraintCache* constraints_;
 };
 
 std::shared_ptr<Tokenizer>* CudaMixtureTest::tokenizer_ = nullptr;
+ConstraintCache* CudaMixtureTest::constraints_ = nullptr;
 
 TEST_P(CudaMixtureTest, RequestsTogetherGetWhatEachGetsAlone) {
   constexpr int kAtOnce = 100;  // with results kept
@@ -305,6 +315,39 @@ TEST_P(CudaMixtureTest, RequestsTogetherGetWhatEachGetsAlone) {
   EXPECT_EQ(counts.AboveBounds(), "");
   EXPECT_LE(num_without_result, NumRequests() / 10) << "without";
   PrintFigures(figures);
+}
+
+// The device finds legal tokens by masks, the host by lists.
+TEST_P(CudaMixtureTest, ConstrainedRequestsGetWhatTheHostGivesThem) {
+  const Mixture& mixture = GetParam();
+  OnDevice device = LoadFor(mixture);
+  ASSERT_NE(device.steps, nullptr);
+  std::shared_ptr<StepExecutor> steps = std::move(device.steps);
+  MixtureLimits limits = LimitsOf(mixture);
+  limits.speculates = false;
+  limits.max_samples = 20;
+  limits.max_beams = 12;
+  std::mt19937 random(17);
+  std::vector<Request> requests;
+  while (std::ssize(requests) < Cases(12, 2)) {
+    Request request = AnyMixtureRequest(random, steps->description(), limits);
+    if (request.params.constraint) requests.push_back(std::move(request));
+  }
+  const auto on_device = Run(*steps, requests, DriveFor(mixture));
+  const auto host = MakeExecutor(host_, *pool_);
+  const auto on_host = Run(*host, requests, {.tokenizer = *tokenizer_});
+  AnswerCounts counts;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    const std::string name =
+        Concat("request ", i, ": ", Describe(requests[i].params));
+    ASSERT_EQ(on_device[i].status(), on_host[i].status()) << name;
+    if (!on_host[i].ok()) continue;
+    EXPECT_EQ(CompareAnswers(Prepared(requests[i]), *on_host[i], *on_device[i],
+                             &counts),
+              "")
+        << name << ": " << FirstDifference(*on_host[i], *on_device[i]);
+  }
+  counts.Print(mixture.name);
 }
 
 INSTANTIATE_TEST_SUITE_P(Mixtures, CudaMixtureTest,

@@ -1,0 +1,160 @@
+#include "executor/cuda/batch/cuda_constraints.h"
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+#include "base/check.h"
+#include "base/cuda.h"
+#include "base/cuda_memory.h"
+#include "base/status.h"
+
+namespace espalier {
+namespace {
+
+// Tables beyond these bytes stay only while steps need them.
+constexpr int64_t kMaxIdleBytes = int64_t{256} << 20;
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<CudaConstraints>> CudaConstraints::Create(
+    int max_constraints, int vocab_size, cudaStream_t stream) {
+  std::unique_ptr<CudaConstraints> constraints(
+      new CudaConstraints(max_constraints, vocab_size, stream));
+  ASSIGN_OR_RETURN(
+      constraints->on_device_,
+      TakeDeviceMemory<ConstraintTables>("constraints", max_constraints));
+  return constraints;
+}
+
+void CudaConstraints::Place(const StepPlan& plan) {
+  ++num_plans_;
+  failures_.clear();
+  for (const PlanSelection& selection : plan.selections) {
+    if (selection.places.empty()) continue;
+    if (Entry* const known = FindEntry(*selection.params); known != nullptr) {
+      known->last_plan = num_plans_;
+    }
+  }
+  for (const PlanSelection& selection : plan.selections) {
+    if (selection.places.empty()) continue;
+    if (FindEntry(*selection.params) != nullptr) continue;
+    const absl::Status status = Add(*selection.params);
+    if (status.ok()) continue;
+    failures_.push_back({selection.params->constraint->next, status});
+  }
+}
+
+CudaConstraints::Entry* CudaConstraints::FindEntry(
+    const SelectionParams& params) {
+  for (const std::unique_ptr<Entry>& entry : entries_) {
+    // An array may be where that of a constraint was that is gone.
+    if (entry->next == params.constraint->next &&
+        entry->owner.lock() == params.allowed_owner) {
+      return entry.get();
+    }
+  }
+  return nullptr;
+}
+
+absl::StatusOr<CudaConstraints::Placed> CudaConstraints::Find(
+    const PlanSelection& selection) const {
+  const int32_t* const next = selection.params->constraint->next;
+  for (const Failure& failure : failures_) {
+    if (failure.next == next) return failure.status;
+  }
+  for (const std::unique_ptr<Entry>& entry : entries_) {
+    if (entry->next == next && entry->last_plan == num_plans_) {
+      return entry->placed;
+    }
+  }
+  return Internal("the tables of a constraint were not placed");
+}
+
+absl::Status CudaConstraints::Add(const SelectionParams& params) {
+  const ConstraintTables& tables = *params.constraint;
+  if (tables.vocab_size != vocab_size_) {
+    return InvalidArgument("a constraint has ", tables.vocab_size,
+                           " tokens, the model ", vocab_size_);
+  }
+  RETURN_IF_ERROR(MakeRoom());
+  auto entry = std::make_unique<Entry>();
+  entry->owner = params.allowed_owner;
+  entry->next = tables.next;
+  entry->inside_bytes = tables.inside.bytes;
+  entry->first_bytes = tables.first.bytes;
+  ASSIGN_OR_RETURN(entry->inside, TextsOf(tables.inside));
+  ASSIGN_OR_RETURN(entry->first, TextsOf(tables.first));
+  ASSIGN_OR_RETURN(entry->tables, CudaConstraintTables::Create(
+                                      tables, entry->inside, entry->first));
+  entry->placed = {.index = FreeIndex(), .serial = ++num_added_};
+  entry->last_plan = num_plans_;
+  const ConstraintTables copy = entry->tables.tables();
+  RETURN_IF_CUDA_ERROR(cudaMemcpy(on_device_.data() + entry->placed.index,
+                                  &copy, sizeof(copy), cudaMemcpyHostToDevice));
+  // Steps do not wait for such a copy by themselves.
+  RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(nullptr));
+  entries_.push_back(std::move(entry));
+  return absl::OkStatus();
+}
+
+absl::Status CudaConstraints::MakeRoom() {
+  // Needed ones first, then by falling time of use; gone ones last.
+  const auto rank = [this](const std::unique_ptr<Entry>& entry) {
+    if (entry->last_plan == num_plans_) return num_plans_;
+    return entry->owner.expired() ? int64_t{-1} : entry->last_plan;
+  };
+  std::ranges::stable_sort(entries_, std::greater<>(), rank);
+  bool has_waited = false;
+  while (!entries_.empty() && rank(entries_.back()) < num_plans_) {
+    const bool must_go = rank(entries_.back()) < 0 ||
+                         std::ssize(entries_) >= max_constraints_ ||
+                         num_bytes() > kMaxIdleBytes;
+    if (!must_go) break;
+    // Steps that still run may read them.
+    if (!has_waited) RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(stream_));
+    has_waited = true;
+    entries_.pop_back();
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<const CudaTokenTexts>> CudaConstraints::TextsOf(
+    const TokenTexts& texts) const {
+  if (texts.indptr == nullptr) return nullptr;
+  for (const std::unique_ptr<Entry>& entry : entries_) {
+    if (entry->owner.expired()) continue;
+    if (entry->inside_bytes == texts.bytes) return entry->inside;
+    if (entry->first_bytes == texts.bytes) return entry->first;
+  }
+  ASSIGN_OR_RETURN(CudaTokenTexts copy,
+                   CudaTokenTexts::Create(texts, vocab_size_));
+  return std::make_shared<const CudaTokenTexts>(std::move(copy));
+}
+
+int CudaConstraints::FreeIndex() const {
+  std::vector<bool> is_used(max_constraints_);
+  for (const std::unique_ptr<Entry>& entry : entries_) {
+    is_used[entry->placed.index] = true;
+  }
+  const auto free = std::ranges::find(is_used, false);
+  CHECK(free != is_used.end()) << "more constraints than rows";
+  return static_cast<int>(free - is_used.begin());
+}
+
+int64_t CudaConstraints::num_bytes() const {
+  int64_t sum = static_cast<int64_t>(on_device_.size_bytes());
+  std::vector<const CudaTokenTexts*> texts;
+  for (const std::unique_ptr<Entry>& entry : entries_) {
+    sum += entry->tables.num_bytes();
+    for (const auto& shared : {entry->inside, entry->first}) {
+      if (shared == nullptr) continue;
+      if (std::ranges::find(texts, shared.get()) != texts.end()) continue;
+      texts.push_back(shared.get());
+      sum += shared->num_bytes();
+    }
+  }
+  return sum;
+}
+
+}  // namespace espalier

@@ -1,0 +1,89 @@
+// CudaConstraints: the tables of requests' constraints in device memory. They
+// are copied there before the first step of a request with the constraint, and
+// stay while it exists and there is room.
+//
+// Thread safety: plain state, of one thread.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/constraint_tables.h"
+#include "base/cuda_resources.h"
+#include "exec_request/step_plan.h"
+#include "kernels/constrain/cuda_constraint_tables.h"
+
+namespace espalier {
+
+class CudaConstraints {
+ public:
+  // `max_constraints` of them in a step, of a model with `vocab_size` tokens.
+  // `stream` runs the steps.
+  // Errors: kResourceExhausted.
+  static absl::StatusOr<std::unique_ptr<CudaConstraints>> Create(
+      int max_constraints, int vocab_size, cudaStream_t stream);
+
+  // Copies tables that the plan's selections need and that are not there.
+  // Tables that it does not need may go; then it waits for the steps so far.
+  // If copying fails, Find says so.
+  void Place(const StepPlan& plan);
+
+  struct Placed {
+    int index = 0;       // in device_tables()
+    int64_t serial = 0;  // no other copy has it
+  };
+  // Returns where the tables of a selection of the last placed plan are.
+  // Errors: of copying them.
+  absl::StatusOr<Placed> Find(const PlanSelection& selection) const;
+
+  const ConstraintTables* device_tables() const { return on_device_.data(); }
+  int64_t num_bytes() const;
+
+ private:
+  struct Entry {
+    // The constraint, and an array of its tables.
+    std::weak_ptr<const void> owner;
+    const int32_t* next = nullptr;
+    const uint8_t* first_bytes = nullptr;  // texts of its tokens
+    const uint8_t* inside_bytes = nullptr;
+    std::shared_ptr<const CudaTokenTexts> first = nullptr;
+    std::shared_ptr<const CudaTokenTexts> inside = nullptr;
+    CudaConstraintTables tables = {};
+    Placed placed = {};
+    int64_t last_plan = 0;  // that needed it
+  };
+  struct Failure {
+    const int32_t* next = nullptr;
+    absl::Status status;
+  };
+
+  CudaConstraints(int max_constraints, int vocab_size, cudaStream_t stream)
+      : max_constraints_(max_constraints),
+        vocab_size_(vocab_size),
+        stream_(stream) {}
+
+  Entry* FindEntry(const SelectionParams& params);
+  absl::Status Add(const SelectionParams& params);
+  // Drops tables of constraints that are gone and, if there are too many, those
+  // that were needed least recently.
+  absl::Status MakeRoom();
+  absl::StatusOr<std::shared_ptr<const CudaTokenTexts>> TextsOf(
+      const TokenTexts& texts) const;
+  int FreeIndex() const;
+
+  const int max_constraints_;
+  const int vocab_size_;
+  const cudaStream_t stream_;
+  DeviceBuffer<ConstraintTables> on_device_;  // [max_constraints]
+  std::vector<std::unique_ptr<Entry>> entries_;
+  std::vector<Failure> failures_;  // for the last placed plan
+  int64_t num_plans_ = 0;
+  int64_t num_added_ = 0;
+};
+
+}  // namespace espalier

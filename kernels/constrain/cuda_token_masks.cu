@@ -1,8 +1,8 @@
-// Masks are made tile by tile: a block has the bytes of 1,024 tokens in
-// registers and makes that tile of one mask after the other. The states after
-// each first byte are found once a mask and tile, so a token with an illegal
-// first byte, as nearly all have in a narrow state, costs one lookup in shared
-// memory.
+// Masks are made tile by tile: a block has the texts of 1,024 tokens in
+// registers, as byte classes of one constraint, and makes that tile of one mask
+// after the other. A lane walks four tokens at a time, so that their lookups
+// overlap, and a warp stops as soon as all of its tokens are illegal: in a
+// narrow state nearly all are after their first byte.
 #include <algorithm>
 
 #include "base/cuda_launch.cuh"
@@ -17,8 +17,8 @@ namespace {
 constexpr int kWarpSize = 32;
 
 struct MaskPolicy {
-  // A thread for each byte, and eight warps of four words.
   static constexpr int kThreads = 256;
+  // Words of a mask that a warp makes, hence tokens of a lane.
   static constexpr int kWordsPerWarp = 4;
   // Masks divide the blocks of a tile, up to as many as fill the device.
   static constexpr int kBlocksPerMultiprocessor = 4;
@@ -27,80 +27,108 @@ static_assert(MaskPolicy::kThreads / kWarpSize * MaskPolicy::kWordsPerWarp *
                   kWarpSize ==
               kMaskTileTokens);
 
-// The text of a token, its first bytes in registers.
-struct TokenHead {
-  static constexpr int kWords = 4;
-  uint32_t words[kWords];
-  const uint8_t* bytes;
-  int length;
+constexpr unsigned kAllLanes = 0xFFFFFFFFu;
 
-  TokenHead() = default;
-  __device__ TokenHead(const TokenTexts& texts, int token, int vocab_size) {
-    length = 0;
-    bytes = texts.bytes;
-    if (token >= vocab_size) return;
-    const int32_t begin = texts.indptr[token];
-    length = texts.indptr[token + 1] - begin;
-    bytes += begin;
-    const auto* const from =
-        reinterpret_cast<const uint32_t*>(texts.bytes) + begin / 4;
-    uint32_t last = from[0];
-#pragma unroll
-    for (int i = 0; i < kWords; ++i) {
-      const uint32_t more = from[i + 1];
-      words[i] = __funnelshift_r(last, more, begin % 4 * 8);
-      last = more;
-    }
+// A lane's tokens, one of each of the warp's words: the classes of their first
+// bytes for a constraint.
+class LaneTexts {
+ public:
+  static constexpr int kTokens = MaskPolicy::kWordsPerWarp;
+
+  // Returns the lane's token of the warp's word `w`.
+  __device__ static int TokenAt(int first_token, int w) {
+    return first_token + w * kWarpSize +
+           static_cast<int>(threadIdx.x) % kWarpSize;
   }
-};
+  __device__ int length(int w) const { return lengths_[w]; }  // bytes
 
-struct MaskShared {
-  uint8_t classes[256];
-  int32_t after_first[256];  // the state after one byte
-};
-
-// Returns the state of the automaton after a text; negative if there is none.
-// REQUIRES: the text is not empty.
-__device__ int32_t Walk(const TokenHead& head, const ConstraintTables& tables,
-                        const MaskShared& shared) {
-  int32_t state = shared.after_first[head.words[0] & 0xFF];
-  const auto step = [&](uint32_t byte) {
-    state = tables.next[state * tables.num_classes + shared.classes[byte]];
-  };
+  __device__ void Load(const TokenTexts& texts, const uint8_t* classes,
+                       int first_token, int vocab_size) {
 #pragma unroll
-  for (int i = 0; i < TokenHead::kWords; ++i) {
-    if (state < 0 || head.length <= 4 * i) return state;
+    for (int w = 0; w < kTokens; ++w) {
+      const int token = TokenAt(first_token, w);
+      lengths_[w] = 0;
+      if (token >= vocab_size) continue;
+      const int32_t begin = texts.indptr[token];
+      lengths_[w] = texts.indptr[token + 1] - begin;
+      const auto* const from =
+          reinterpret_cast<const uint32_t*>(texts.bytes) + begin / 4;
+      uint32_t last = from[0];
 #pragma unroll
-    for (int j = i == 0 ? 1 : 0; j < 4; ++j) {
-      if (state >= 0 && 4 * i + j < head.length) {
-        step(head.words[i] >> (8 * j) & 0xFF);
+      for (int i = 0; i < kWords; ++i) {
+        if (4 * i >= lengths_[w]) break;
+        const uint32_t more = from[i + 1];
+        const uint32_t bytes = __funnelshift_r(last, more, begin % 4 * 8);
+        last = more;
+        words_[w][i] = 0;
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+          words_[w][i] |= uint32_t{classes[bytes >> (8 * j) & 0xFF]} << (8 * j);
+        }
       }
     }
   }
-#pragma unroll 1
-  for (int i = 4 * TokenHead::kWords; i < head.length && state >= 0; ++i) {
-    step(head.bytes[i]);
-  }
-  return state;
-}
 
-// True if the token is legal, end ids left out.
-__device__ bool IsLegal(const TokenHead& head, const ConstraintTables& tables,
-                        const CudaMaskJob& job, int token,
-                        const MaskShared& shared) {
-  int32_t next = kNoConstraintState;
-  if (head.length > 0) {
-    next = Walk(head, tables, shared);
-  } else if (job.state == tables.num_states && token < tables.vocab_size &&
-             IsDroppedSpace(tables, token)) {
-    next = tables.num_states + 1;
+  // One warp: walks the tokens from a state of the automaton. Negative: there
+  // is no state after the text, or no text.
+  __device__ void Walk(const ConstraintTables& tables, const TokenTexts& texts,
+                       int first_token, int32_t start,
+                       int32_t (&states)[kTokens]) const {
+#pragma unroll
+    for (int w = 0; w < kTokens; ++w) {
+      states[w] = lengths_[w] > 0 ? start : kNoConstraintState;
+    }
+#pragma unroll
+    for (int i = 0; i < 4 * kWords; ++i) {
+      bool any = false;
+#pragma unroll
+      for (int w = 0; w < kTokens; ++w) any |= Continues(states, w, i);
+      if (!__any_sync(kAllLanes, any)) return;
+      int32_t next[kTokens];
+#pragma unroll
+      for (int w = 0; w < kTokens; ++w) {
+        // A token that has ended loads, too, so that no load depends on a
+        // branch.
+        const int byte_class = words_[w][i / 4] >> (i % 4 * 8) & 0xFF;
+        next[w] = tables.next[Continues(states, w, i)
+                                  ? states[w] * tables.num_classes + byte_class
+                                  : 0];
+      }
+#pragma unroll
+      for (int w = 0; w < kTokens; ++w) {
+        if (Continues(states, w, i)) states[w] = next[w];
+      }
+    }
+#pragma unroll
+    for (int w = 0; w < kTokens; ++w) {
+      if (!Continues(states, w, 4 * kWords)) continue;
+      const uint8_t* const bytes =
+          texts.bytes + texts.indptr[TokenAt(first_token, w)];
+#pragma unroll 1
+      for (int i = 4 * kWords; Continues(states, w, i); ++i) {
+        states[w] = tables.next[states[w] * tables.num_classes +
+                                tables.classes[bytes[i]]];
+      }
+    }
   }
-  return next >= 0 && MinTokens(tables, next) <= job.room - 1;
-}
+
+ private:
+  static constexpr int kWords = 4;
+
+  // True if the token has a byte `i`, and a state before it.
+  __device__ bool Continues(const int32_t (&states)[kTokens], int w,
+                            int i) const {
+    return states[w] >= 0 && i < lengths_[w];
+  }
+
+  uint32_t words_[kTokens][kWords];
+  int lengths_[kTokens];
+};
 
 // Returns the bits of the end ids that are in a word.
 __device__ uint32_t EndBits(const ConstraintTables& tables, int first_token) {
   uint32_t bits = 0;
+#pragma unroll 1
   for (int i = 0; i < tables.num_end_ids; ++i) {
     const unsigned bit = tables.end_ids[i] - first_token;
     if (bit < 32) bits |= 1u << bit;
@@ -108,55 +136,61 @@ __device__ uint32_t EndBits(const ConstraintTables& tables, int first_token) {
   return bits;
 }
 
-__global__ __launch_bounds__(MaskPolicy::kThreads) void MakeTokenMasks(
-    const CudaMaskInputs in, uint32_t* masks) {
-  __shared__ MaskShared shared;
+__global__ __launch_bounds__(
+    MaskPolicy::kThreads,
+    MaskPolicy::
+        kBlocksPerMultiprocessor) void MakeTokenMasks(const CudaMaskInputs in,
+                                                      uint32_t* masks) {
+  constexpr int kWords = MaskPolicy::kWordsPerWarp;
   LaunchDependents();
   GridDependencyWait();
   const int num_jobs = *in.num_jobs;
   const int lane = threadIdx.x % kWarpSize;
-  const int first_word =
-      static_cast<int>(blockIdx.x) * (kMaskTileTokens / 32) +
-      static_cast<int>(threadIdx.x) / kWarpSize * MaskPolicy::kWordsPerWarp;
-  TokenHead heads[MaskPolicy::kWordsPerWarp];
-  const uint8_t* loaded = nullptr;  // the texts that they are of
+  const int first_word = static_cast<int>(blockIdx.x) * (kMaskTileTokens / 32) +
+                         static_cast<int>(threadIdx.x) / kWarpSize * kWords;
+  const int first_token = first_word * 32;
+  LaneTexts lane_texts;
+  const uint8_t* loaded = nullptr;  // the bytes and the classes that it is of
+  const uint8_t* loaded_classes = nullptr;
   for (int j = blockIdx.y; j < num_jobs; j += gridDim.y) {
     const CudaMaskJob job = in.jobs[j];
     const ConstraintTables tables = in.constraints[job.constraint];
     uint32_t* const mask =
-        masks + size_t(job.mask) * NumMaskWords(in.vocab_size);
-    const bool has_tokens = HasTokens(tables, job.state) && job.room >= 1;
-    if (!has_tokens) {
-      if (lane < MaskPolicy::kWordsPerWarp) mask[first_word + lane] = 0;
+        masks + size_t(job.mask) * NumMaskWords(in.vocab_size) + first_word;
+    if (!HasTokens(tables, job.state) || job.room < 1) {
+      if (lane < kWords) mask[lane] = 0;
       continue;
     }
     const TokenTexts texts =
         IsFirstToken(tables, job.state) ? tables.first : tables.inside;
-    if (texts.bytes != loaded) {
+    if (texts.bytes != loaded || tables.classes != loaded_classes) {
       loaded = texts.bytes;
-#pragma unroll
-      for (int w = 0; w < MaskPolicy::kWordsPerWarp; ++w) {
-        heads[w] =
-            TokenHead(texts, (first_word + w) * 32 + lane, in.vocab_size);
-      }
+      loaded_classes = tables.classes;
+      lane_texts.Load(texts, tables.classes, first_token, in.vocab_size);
     }
-    __syncthreads();  // the last mask is made
-    const int byte_class = tables.classes[threadIdx.x];
-    shared.classes[threadIdx.x] = byte_class;
-    shared.after_first[threadIdx.x] =
-        tables.next[AutomatonState(tables, job.state) * tables.num_classes +
-                    byte_class];
-    __syncthreads();
-    const bool may_end = AcceptsText(tables, job.state);
+    int32_t after[kWords];
+    lane_texts.Walk(tables, texts, first_token,
+                    AutomatonState(tables, job.state), after);
+    const bool drops_spaces = job.state == tables.num_states;
+    uint32_t own = 0;  // this lane's word
 #pragma unroll
-    for (int w = 0; w < MaskPolicy::kWordsPerWarp; ++w) {
-      const int first_token = (first_word + w) * 32;
-      uint32_t word = __ballot_sync(
-          0xFFFFFFFFu,
-          IsLegal(heads[w], tables, job, first_token + lane, shared));
-      if (lane != 0) continue;
-      if (may_end) word |= EndBits(tables, first_token);
-      mask[first_word + w] = word;
+    for (int w = 0; w < kWords; ++w) {
+      if (drops_spaces && lane_texts.length(w) == 0) {
+        const int token = LaneTexts::TokenAt(first_token, w);
+        if (token < in.vocab_size && IsDroppedSpace(tables, token)) {
+          after[w] = tables.num_states + 1;
+        }
+      }
+      const bool is_legal =
+          after[w] >= 0 && MinTokens(tables, after[w]) <= job.room - 1;
+      const uint32_t word = __ballot_sync(kAllLanes, is_legal);
+      if (lane == w) own = word;
+    }
+    if (lane < kWords) {
+      if (AcceptsText(tables, job.state)) {
+        own |= EndBits(tables, first_token + lane * 32);
+      }
+      mask[lane] = own;
     }
   }
 }

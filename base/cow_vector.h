@@ -96,6 +96,10 @@ class CowVector {
     return *elements_.emplace_back(
         std::make_shared<T>(std::forward<Args>(args)...));
   }
+  template <typename Predicate>
+  void EraseIf(const Predicate& predicate) {
+    std::erase_if(elements_, [&](const auto& e) { return predicate(*e); });
+  }
   // Returns an element for writing until it or the vector is copied next.
   T& Edit(size_t idx) { return EditShared(&elements_[idx]); }
 

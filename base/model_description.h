@@ -80,9 +80,8 @@ struct ModelDescription {
   // pages.
   bool verifies_drafts = false;
   // Set by an executor with a draft model, which drafts for plans
-  // (StepPlan::drafting, ContinuedDrafts): the longest sequence that it can
-  // feed, by its context and its pages. Longer sequences have no drafts. 0:
-  // there is no draft model.
+  // (StepPlan::drafting): the longest sequence that it can feed, by its context
+  // and its pages. Longer sequences have no drafts. 0: there is no draft model.
   int max_draft_context = 0;
   // Host memory for pages of preempted groups: slots of one page each. Plans
   // save pages to them and load pages from them (StepPlan::page_saves).

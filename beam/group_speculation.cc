@@ -70,30 +70,21 @@ absl::Status GroupSpeculation::PlanDraftsAhead(const DraftRoom& room,
                                                StepPlan* plan) {
   const int count = NumAhead(room);
   CHECK_GE(count, 1) << "drafts of request " << writer_->id();
-  const std::vector<int> num_tokens(pages_->num_sequences(), 1 + count);
+  const std::vector<int> counts(pages_->num_sequences(), count);
   const size_t num_copies = plan->page_copies.size();
-  RETURN_IF_ERROR(pages_->Append(num_tokens, &plan->page_copies));
+  const size_t first_row = plan->rows.size();
+  RETURN_IF_ERROR(PlanDrafted(counts, plan));
   CHECK_EQ(plan->page_copies.size(), num_copies) << "copies of shared tails";
-  const PlanSelection& selection = writer_->Selection(*search_, *pages_);
-  GroupContinuation continuation = {
-      .request = writer_->id(),
-      .kind = selection.kind(),
-      .num_candidates = selection.num_candidates(),
-      .params = writer_->params(),
-      .drafts = {.num_tokens = count}};
-  const int page_size = pages_->pool().page_size();
+  PlanSelection& selection = plan->selections.Edit(plan->selections.size() - 1);
+  DrawSelection& draws = selection.EditDraws();
+  draws.drafts.is_ahead = true;
+  ++selection.num_generated;
+  for (int& num_generated : draws.row_num_generated) ++num_generated;
+  const auto num_prompt = static_cast<int>(request_->prompt_tokens.size());
   for (int rank = 0; rank < pages_->num_sequences(); ++rank) {
-    // Positions before the last known token do not change any more.
-    const int64_t position =
-        std::ssize(request_->prompt_tokens) + search_->LengthOf(rank) - 1;
-    const auto first = static_cast<int>(position / page_size);
-    const auto pages = pages_->sequence(rank).pages.page_ids().subspan(first);
-    continuation.drafts.slots.push_back(
-        {.slot = pages_->slots()[rank],
-         .first_place = first,
-         .pages = {pages.begin(), pages.end()}});
+    plan->rows[first_row + rank].first_position =
+        num_prompt + search_->LengthOf(rank);
   }
-  writer_->AddContinuation(std::move(continuation), plan);
   in_flight_.FeedAhead(count);
   return absl::OkStatus();
 }
@@ -105,7 +96,9 @@ absl::StatusOr<bool> GroupSpeculation::Plan(const DraftRoom& room,
   if (!drafts_.is_on()) return false;
   if (choice.HasToAsk()) {
     if (choice.DraftsBeforeStep()) {
-      RETURN_IF_ERROR(PlanDrafted(choice, plan));
+      std::vector<int> counts = choice.NumTokensToAsk();
+      RETURN_IF_ERROR(PlanDrafted(counts, plan));
+      in_flight_.FeedLater(std::move(counts));
     } else {
       RequestDrafts(choice, plan);
     }
@@ -208,16 +201,14 @@ void GroupSpeculation::RequestDrafts(const DraftChoice& choice,
   drafts_.OnAsk(std::move(asked));
 }
 
-absl::Status GroupSpeculation::PlanDrafted(const DraftChoice& choice,
+absl::Status GroupSpeculation::PlanDrafted(std::span<const int> counts,
                                            StepPlan* plan) {
-  const std::vector<int> counts = choice.NumTokensToAsk();
   std::vector<std::vector<TokenId>> drafts;
   for (const int count : counts) drafts.emplace_back(count);
   const int first_row = static_cast<int>(plan->rows.size());
   const int selection_idx = static_cast<int>(plan->selections.size());
   RETURN_IF_ERROR(
       PlanDrafts(std::move(drafts), *std::ranges::max_element(counts), plan));
-  in_flight_.FeedLater(counts);
   const PlanSelection& selection = plan->selections[selection_idx];
   for (int rank = 0; rank < pages_->num_sequences(); ++rank) {
     if (counts[rank] == 0) continue;

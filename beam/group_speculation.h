@@ -78,7 +78,8 @@ class GroupSpeculation {
   int NumAhead(const DraftRoom& room) const {
     return ChoiceIn(room).NumAhead(in_flight_);
   }
-  // Adds a continuation with these drafts. Errors: as GroupPages::Append.
+  // Adds rows ahead with these drafts (SampleDrafts::is_ahead). Errors: as
+  // GroupPages::Append.
   // REQUIRES: CanDraftAhead(), NumAhead(room) > 0.
   absl::Status PlanDraftsAhead(const DraftRoom& room, StepPlan* plan);
 
@@ -129,8 +130,9 @@ class GroupSpeculation {
   absl::Status PlanPaths(PathRows drafts, StepPlan* plan);
   // Adds the sequences that the draft model drafts for in the next step.
   // PlanDrafted also adds their rows, to verify the drafts in this step.
+  //   counts  tokens to draft, by rank
   void RequestDrafts(const DraftChoice& choice, StepPlan* plan);
-  absl::Status PlanDrafted(const DraftChoice& choice, StepPlan* plan);
+  absl::Status PlanDrafted(std::span<const int> counts, StepPlan* plan);
   DraftSequence DraftOf(int rank, int num_tokens,
                         const PlanSelection& selection);
   // Sets the paths of `*replay_` in `*selection`.

@@ -94,7 +94,17 @@ class RowWriter {
     removed_.push_back(removed_.back() + num_planned - row.num_tokens);
   }
 
+  // Removes a planned row.
+  void Remove(size_t row_idx) {
+    PlanRow& row = plan_.rows[row_idx];
+    first_logits_.push_back(row.first_logits);
+    removed_.push_back(removed_.back() + row.num_logits);
+    row.num_tokens = 0;
+  }
+
   void Finish() {
+    std::erase_if(plan_.rows,
+                  [](const PlanRow& row) { return row.num_tokens == 0; });
     for (size_t i = 0; i < plan_.selections.size(); ++i) {
       const int num_removed = RemovedBefore(plan_.selections[i].first_logits);
       if (num_removed == 0) continue;
@@ -127,8 +137,8 @@ class RowWriter {
 
 }  // namespace
 
-void FillDrafts(int page_size, std::span<DraftedTokens> drafts,
-                StepPlan* plan) {
+void FillDrafts(int page_size, std::span<DraftedTokens> drafts, StepPlan* plan,
+                std::span<const int> ended_rows) {
   FillSelections(drafts, plan);
   std::vector<const std::vector<TokenId>*> by_row(plan->rows.size());
   std::vector<int> num_ahead(plan->rows.size());
@@ -138,11 +148,20 @@ void FillDrafts(int page_size, std::span<DraftedTokens> drafts,
     by_row[row] = &drafts[i].tokens;
     num_ahead[row] = plan->drafting[i].verified_before.num_tokens();
   }
+  std::vector<bool> is_ended(plan->rows.size());
+  for (const int row : ended_rows) is_ended[row] = true;
   RowWriter writer(page_size, plan);
   for (size_t row = 0; row < by_row.size(); ++row) {
-    writer.Add(row, by_row[row], num_ahead[row]);
+    if (is_ended[row]) {
+      writer.Remove(row);
+    } else {
+      writer.Add(row, by_row[row], num_ahead[row]);
+    }
   }
   writer.Finish();
+  if (ended_rows.empty()) return;
+  plan->selections.EraseIf(
+      [](const PlanSelection& selection) { return selection.num_rows == 0; });
 }
 
 }  // namespace espalier

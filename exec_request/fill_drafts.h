@@ -7,6 +7,8 @@
 //   planned   a ? ? | b ? ? | c          drafted  d e | (f ends the text)
 //   filled    a d e | b     | c
 //
+// Rows of samples that have ended are removed (executor/drafts/rows_ahead.h).
+//
 // Thread safety: a pure function.
 #pragma once
 
@@ -17,8 +19,10 @@
 namespace espalier {
 
 // Truncates each of `*drafts` [plan->drafting] that this plan verifies at the
-// end of its sequence, and inserts it. Leaves other drafts alone. REQUIRES:
-// verified_by names existing rows, planned for as many tokens.
-void FillDrafts(int page_size, std::span<DraftedTokens> drafts, StepPlan* plan);
+// end of its sequence, and inserts it. Leaves other drafts alone. Removes rows
+// `ended_rows`, and then selections without rows. REQUIRES: verified_by names
+// other existing rows, planned for as many tokens.
+void FillDrafts(int page_size, std::span<DraftedTokens> drafts, StepPlan* plan,
+                std::span<const int> ended_rows = {});
 
 }  // namespace espalier

@@ -19,7 +19,8 @@
 // plan in flight keeps each group's state and *runs ahead*: a GroupContinuation
 // requests a group's next step without the decisions of the last one
 // (docs/step.md, "Running ahead"). Rows replace the kept state; a continuation
-// advances it.
+// advances it. Samples that a draft model drafts for have *rows ahead* of the
+// last result instead, which the executor completes (SampleDrafts::is_ahead).
 #pragma once
 
 #include <cstdint>
@@ -190,9 +191,8 @@ struct RowSelection {
 };
 
 // Drafts of samples, which the step verifies. There is one sample for each row.
-// A continuation may follow such a step only if a draft model drafted for each
-// row before the step (DraftSequence::verified_by), and the continuation has
-// drafts itself.
+// No continuation follows such a step. Rows ahead of its result may, if a draft
+// model drafts for each row within both steps (DraftSequence::verified_by).
 struct SampleDrafts {
   // Tokens that each row feeds after its last one. [num_rows]; empty: there are
   // no drafts, and all fields are unset.
@@ -215,6 +215,16 @@ struct SampleDrafts {
   // Cumulative scores are unknown: each candidate of the result has its own
   // log-probability alone.
   std::vector<PendingDraft> verified_before = {};
+  // Rows ahead: they were written before the result of the preceding plan was
+  // read, which has the same samples, and assume that it accepts no drafted
+  // token and that one token of any value follows. So a row begins a position
+  // after the sample's last known token, and its num_generated is larger by
+  // one. All other fields, and the sequences of StepPlan::drafting, are those
+  // before that result. A row's pages cover every result. The executor
+  // completes the rows (executor/drafts/rows_ahead.h): samples that have ended
+  // feed nothing and are not in the result. Only an EOS id ends these samples;
+  // none reaches max_new_tokens in the earlier step.
+  bool is_ahead = false;
   // Largest length of each draft. Sampled drafts end early at the end of a
   // text, but capacity is reserved for this length: if it depended on the
   // sampled length, short drafts would be verified more often, which would bias
@@ -341,32 +351,6 @@ struct SequenceFork {
   friend bool operator==(const SequenceFork&, const SequenceFork&) = default;
 };
 
-// Drafts of a continuation: the step drafts and verifies tokens of samples
-// whose previous step did the same. Each live sample feeds its last token, at
-// the position that the previous result takes it to, and then the tokens that
-// the draft model proposes. It overwrites positions of tokens that the previous
-// step rejected. Only an EOS id ends these samples; none reaches max_new_tokens
-// in an earlier step.
-struct ContinuedDrafts {
-  int num_tokens = 0;  // drafted by each sample at most; 0: no drafts
-  // Pages of one slot: they replace the pages of its table from `first_place`
-  // on, and suffice for any number of accepted tokens in the previous result.
-  // There is one entry for each sample that was alive when the plan was
-  // written.
-  struct SlotPages {
-    int slot = 0;
-    int first_place = 0;
-    std::vector<PageId> pages;
-  };
-  std::vector<SlotPages> slots = {};
-
-  bool empty() const { return num_tokens == 0; }
-  // Returns the largest number of tokens that the step feeds.
-  int num_fed() const {
-    return static_cast<int>(slots.size()) * (num_tokens + 1);
-  }
-};
-
 // Next step of a group whose last result the planner has not read. Before the
 // step, in this order:
 //
@@ -396,9 +380,6 @@ struct GroupContinuation {
   int num_generated = 0;
   std::shared_ptr<const SelectionParams> params =
       PlanSelection::DefaultParams();
-  // Set for samples that speculate. Then position, tail_pages and
-  // num_generated are unused, because they differ between samples.
-  ContinuedDrafts drafts = {};
 };
 
 // Rows of logits with a given next token: those of a prompt, or of tokens that

@@ -207,7 +207,6 @@ void PlanWriter::PlanDrafting(RunningGroup& running, StepPlan* plan) {
   const SequenceGroup& group = *running.group;
   const size_t num_rows = plan->rows.size();
   const size_t first_token = plan->tokens.size();
-  const size_t num_continuations = plan->continuations.size();
   const size_t first_drafting = plan->drafting.size();
   const int64_t num_pages_left =
       pool_->num_available() - group.NumPagesForStep(1);
@@ -218,31 +217,17 @@ void PlanWriter::PlanDrafting(RunningGroup& running, StepPlan* plan) {
     const int num_drafted =
         static_cast<int>(plan->tokens.size() - first_token) - num_sequences;
     planned_counts_.num_decode_sequences += num_sequences;
-    CountDrafts(num_drafted,
-                NumDraftLogits(group, plan->selections.back(), num_drafted),
-                num_draft_pages);
+    planned_counts_.num_draft_tokens_fed += num_drafted;
+    planned_counts_.num_draft_pages += num_draft_pages;
+    budget_.TakeDrafts(
+        num_drafted,
+        NumDraftLogits(group, plan->selections.back(), num_drafted),
+        num_draft_pages);
   } else if (plan->drafting.size() > first_drafting) {
     budget_.TakeRequested(std::span(plan->drafting).subspan(first_drafting),
                           group.num_logits_per_draft_token(),
                           group.num_asked_pages());
   }
-  if (plan->continuations.size() > num_continuations) {
-    const ContinuedDrafts& ahead = plan->continuations.back().drafts;
-    const int num_sequences = static_cast<int>(ahead.slots.size());
-    const int num_drafted = ahead.num_fed() - num_sequences;
-    planned_counts_.num_sequences_ahead += num_sequences;
-    budget_.num_tokens -= ahead.num_fed();
-    budget_.num_logits -= ahead.num_fed();
-    CountDrafts(num_drafted, num_drafted * group.num_logits_per_draft_token(),
-                num_draft_pages);
-  }
-}
-
-void PlanWriter::CountDrafts(int num_drafted, int num_logits,
-                             int64_t num_pages) {
-  planned_counts_.num_draft_tokens_fed += num_drafted;
-  planned_counts_.num_draft_pages += num_pages;
-  budget_.TakeDrafts(num_drafted, num_logits, num_pages);
 }
 
 void PlanWriter::Remember(const StepPlan& plan,
@@ -264,8 +249,7 @@ void PlanWriter::Remember(const StepPlan& plan,
   const Counts counts = std::exchange(planned_counts_, {});
   remembered.num_prompt_tokens =
       counts.num_prompt_tokens + counts.num_fed_again;
-  remembered.num_decode_sequences =
-      counts.num_decode_sequences + counts.num_sequences_ahead;
+  remembered.num_decode_sequences = counts.num_decode_sequences;
   remembered.num_draft_pages = counts.num_draft_pages;
   SchedulerStats& stats = counts_->stats;
   stats.num_prompt_tokens +=

@@ -97,8 +97,7 @@ class PlanWriter {
     int64_t num_after_sources = 0;
     int64_t num_fed_again = 0;
     int64_t num_decode_sequences = 0;
-    int64_t num_sequences_ahead = 0;  // in continuations with drafts, at most
-    int num_decode_groups = 0;        // without drafts
+    int num_decode_groups = 0;  // without drafts
     int64_t num_draft_tokens_fed = 0;
     int64_t num_draft_pages = 0;
   };
@@ -106,7 +105,6 @@ class PlanWriter {
   // Calls SequenceGroup::PlanStep, and subtracts its rows from the budget.
   void PlanRows(RunningGroup& running, StepPlan* plan);
   void PlanDrafting(RunningGroup& running, StepPlan* plan);
-  void CountDrafts(int num_drafted, int num_logits, int64_t num_pages);
   // Adds the groups whose only work in this plan is copies or loads, because
   // the token budget ran out. They fail with the plan.
   void AddMovers();
@@ -119,7 +117,7 @@ class PlanWriter {
   TimedStats* const counts_;
   StepBudget budget_;
   std::vector<RequestId> planned_;  // requests of the plan being written
-  Counts planned_counts_;           // without plain continuations
+  Counts planned_counts_;           // without continuations
   PlanSizes last_sizes_;            // sizes of the last plan that was not empty
 };
 

@@ -54,13 +54,10 @@ PlanInFlight& PlansInFlight::Push(const StepPlan& plan,
     }
   }
   remembered.num_selections = plan.selections.size();
-  bool is_known = true;  // the tokens fed, except for samples that ended
   int num_tokens_ahead = 0;
   for (const GroupContinuation& continuation : plan.continuations) {
     remembered.asked_of.push_back(continuation.request);
-    is_known = is_known && !continuation.drafts.empty();
-    num_tokens_ahead += static_cast<int>(continuation.tail_pages.size()) +
-                        continuation.drafts.num_fed();
+    num_tokens_ahead += static_cast<int>(continuation.tail_pages.size());
   }
   const int64_t num_source_tokens = plan.NumSourceTokens();
   remembered.num_tokens =
@@ -79,8 +76,8 @@ PlanInFlight& PlansInFlight::Push(const StepPlan& plan,
   }
   // Rows that decode have logits for all their tokens.
   if (plan.num_logits == std::ssize(plan.tokens) && num_source_tokens == 0 &&
-      plan.scorings.empty() && is_known) {
-    remembered.num_decode_only_tokens = plan.num_logits + num_tokens_ahead;
+      plan.scorings.empty() && plan.continuations.empty()) {
+    remembered.num_decode_only_tokens = plan.num_logits;
   }
   remembered.only_drafts =
       !plan.drafting.empty() && plan.rows.empty() && plan.continuations.empty();

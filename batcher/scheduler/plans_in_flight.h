@@ -35,7 +35,8 @@ struct PlanInFlight {
   // Sequences drafted for, which a later plan verifies.
   std::vector<std::pair<RequestId, size_t>> drafted;
   bool drafts = false;  // by a draft model, for this plan or for a later one
-  // Tokens fed, drafts included, if the plan only decodes; otherwise 0.
+  // Tokens fed, drafts included, if the plan only decodes and has no
+  // continuations; otherwise 0. Rows ahead count for samples that have ended.
   int num_decode_only_tokens = 0;
   bool only_drafts = false;  // it feeds nothing
   // Time of planning if no other plan ran; otherwise -1. Nanoseconds.
@@ -47,8 +48,8 @@ struct PlanInFlight {
   int num_page_copies = 0;
   int64_t num_tokens = 0;         // fed; a continuation counts its slots
   int64_t num_prompt_tokens = 0;  // in num_tokens; with tokens fed again
-  // Decoding sequences, without those of plain continuations. A beam may have
-  // several rows, for its paths.
+  // Decoding sequences, without those of continuations. A beam may have several
+  // rows, for its paths.
   int64_t num_decode_sequences = 0;
   int64_t num_draft_pages = 0;  // taken by its drafts
 

@@ -41,7 +41,9 @@ struct SchedulerStats {
   // those of the source, without the decoder prompt.
   int64_t num_prompt_tokens = 0;     // fed
   int64_t num_tokens_fed_again = 0;  // by groups that had been preempted
-  int64_t num_decode_rows = 0;       // live beams fed, one token each
+  // Live beams fed, one token each; for a sample with rows ahead (step_plan.h)
+  // as planned, though it may have ended.
+  int64_t num_decode_rows = 0;
   // Beside those of live beams; as planned, though drafts may end early.
   int64_t num_draft_tokens_fed = 0;
 

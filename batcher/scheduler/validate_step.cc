@@ -64,9 +64,6 @@ void ValidateStep(const PagePool& pool, const HostPool& host,
   for (const GroupContinuation& continuation : plan.continuations) {
     tails.insert(tails.end(), continuation.tail_pages.begin(),
                  continuation.tail_pages.end());
-    for (const auto& [slot, first_place, pages] : continuation.drafts.slots) {
-      tails.insert(tails.end(), pages.begin(), pages.end());
-    }
   }
   CheckLaw(ValidateTails(pool, tails));
 }

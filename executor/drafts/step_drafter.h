@@ -10,9 +10,9 @@
 //
 // A later plan verifies the drafts of beams, and of samples with a constraint.
 //
-// A continuation with drafts (ContinuedDrafts) becomes rows in Begin()
-// (drafted_groups.h). It needs the results of earlier plans, except on a device
-// that feeds the unread results of one plan to the next: MustWait() tells.
+// Rows ahead (SampleDrafts::is_ahead) are completed in Begin() (rows_ahead.h).
+// This needs the results of earlier plans, except on a device that feeds the
+// unread results of one plan to the next: MustWait() tells.
 //
 // Thread safety: one thread at a time.
 #pragma once
@@ -21,7 +21,6 @@
 #include <deque>
 #include <memory>
 #include <optional>
-#include <span>
 #include <utility>
 #include <vector>
 
@@ -29,7 +28,7 @@
 #include "absl/time/time.h"
 #include "exec_request/step_plan.h"
 #include "executor/drafts/draft_model.h"
-#include "executor/drafts/drafted_groups.h"
+#include "executor/drafts/rows_ahead.h"
 
 namespace espalier {
 
@@ -40,15 +39,15 @@ class StepDrafter {
   class Step {
    private:
     friend class StepDrafter;
-    DraftedGroups::Asked asked_;
-    std::vector<DraftedTokens> drafts_;  // [drafting of the expanded plan]
+    RowsAhead::Asked asked_;
+    std::vector<DraftedTokens> drafts_;  // that this plan verifies
+    // The sequences that a later plan verifies, with what a draft model reads
+    // of a plan beside them, until they are drafted; and their drafts.
+    std::optional<StepPlan> later_;
+    std::vector<DraftedTokens> later_drafts_;
     absl::Duration time_;
     int num_rows_ = 0;
     absl::Status status_ = absl::OkStatus();
-    // The sequences that a later plan verifies, with what a draft model reads
-    // of a plan beside them, and their indices in drafts_.
-    std::optional<StepPlan> later_;
-    std::vector<size_t> later_indices_;
   };
 
   //   may_pend  drafts may be pending when Begin() returns
@@ -62,11 +61,10 @@ class StepDrafter {
   // True if Begin() needs results: End() must be called for all earlier plans.
   bool MustWait(const StepPlan& plan) const;
 
-  // Makes the plan one that a model without drafts can run: expands
-  // continuations with drafts, drafts, inserts the drafts, and clears
-  // plan->drafting. If the draft model fails, there are no drafts, and End()
-  // reports why. Throws std::bad_alloc; then the plan must not run, and End()
-  // gets an error.
+  // Makes the plan one that a model without drafts can run: completes rows
+  // ahead, drafts, inserts the drafts, and clears plan->drafting. If the draft
+  // model fails, there are no drafts, and End() reports why. Throws
+  // std::bad_alloc; then the plan must not run, and End() gets an error.
   // REQUIRES: !MustWait(*plan).
   void Begin(StepPlan* plan, Step* step);
 
@@ -80,23 +78,19 @@ class StepDrafter {
   void End(Step* step, absl::StatusOr<StepResult>* result);
 
   // For tests: groups that have state here.
-  int num_groups() const { return groups_.num_groups(); }
+  int num_groups() const { return rows_ahead_.num_groups(); }
 
  private:
-  // Returns the drafts for plan.drafting; none if the draft model fails.
-  std::vector<DraftedTokens> Draft(const StepPlan& plan, Step* step);
-  // Makes them the drafts of sequences `indices` of the step.
-  static void Place(std::vector<DraftedTokens> drafts,
-                    std::span<const size_t> indices, Step* step);
-  bool CanFollow(const StepPlan& plan) const;
-  static DraftedGroups::Unread Unread(const Step& step) {
-    return {&step.asked_, step.drafts_};
-  }
+  // Sets the drafts for plan.drafting, unless the draft model fails.
+  void Draft(const StepPlan& plan, Step* step,
+             std::vector<DraftedTokens>* drafts);
+  // Returns the running plan that the next one may follow without its result.
+  RowsAhead::Unread LastRunning() const;
 
   const std::shared_ptr<DraftModel> model_;
   const int page_size_;
   const bool may_pend_;
-  DraftedGroups groups_;
+  RowsAhead rows_ahead_;
   std::deque<const Step*> running_;  // begun and not ended
 };
 

@@ -27,6 +27,8 @@ TEST(CowVectorTest, ItsElementsAreThoseThatWereAddedInTheirOrder) {
   EXPECT_EQ(values[1], "b");
   EXPECT_EQ(values.at(2), values.back());
   EXPECT_EQ(std::ranges::find(values, "b")->size(), 1u);
+  values.EraseIf([](const std::string& value) { return value == "b"; });
+  EXPECT_THAT(values, ElementsAre("a", "ccd"));
   values = {"e"};
   EXPECT_THAT(values, ElementsAre("e"));
 }

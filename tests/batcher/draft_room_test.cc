@@ -51,9 +51,6 @@ StepResult AnswerTo(const StepPlan& plan, int num_accepting = 100) {
     SelectionResult& answer = result.selections.emplace_back();
     answer.request = continuation.request;
     answer.candidates.push_back({0, kOnlyToken, -1.0f});
-    if (continuation.drafts.empty()) continue;
-    answer.num_tokens = {1};  // one sample; its drafts are rejected
-    answer.num_drafted = {continuation.drafts.num_tokens};
   }
   for (const DraftSequence& sequence : plan.drafting) {
     const DraftTarget& target = sequence.verified_by;
@@ -241,8 +238,9 @@ TEST_F(DraftRoomTest, AGroupWithoutRoomToDraftAheadIsWaitedFor) {
   const StepPlan both = scheduler_->Plan();
   EXPECT_EQ(NumDrafted(both), 2);
   const StepPlan ahead = scheduler_->Plan();
-  ASSERT_EQ(ahead.continuations.size(), 1u);
-  EXPECT_EQ(ahead.continuations[0].drafts.num_tokens, 1);
+  ASSERT_EQ(ahead.selections.size(), 1u);
+  EXPECT_TRUE(ahead.selections[0].as_draws()->drafts.is_ahead);
+  EXPECT_EQ(NumDrafted(ahead), 1);
   EXPECT_TRUE(scheduler_->Plan().empty());
   scheduler_->Advance(AnswerTo(both, 0));
   EXPECT_TRUE(scheduler_->Plan().empty());

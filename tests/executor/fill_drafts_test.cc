@@ -28,7 +28,7 @@ std::shared_ptr<const SelectionParams> ParamsOf(VerifyMode mode) {
 }
 
 // Plans of groups of samples, each with room for its longest draft, or filled
-// with its drafts.
+// with its drafts. Only the former have rows of samples that have ended.
 class DraftedPlans {
  public:
   explicit DraftedPlans(uint32_t seed) : random_(seed) {
@@ -42,6 +42,7 @@ class DraftedPlans {
   StepPlan planned;
   StepPlan written;
   std::vector<DraftedTokens> drafts;
+  std::vector<int> ended_rows;
 
  private:
   int Below(int end) { return static_cast<int>(random_() % end); }
@@ -81,7 +82,8 @@ class DraftedPlans {
   void AddGroup(int request) {
     const auto params =
         ParamsOf(Below(2) == 0 ? VerifyMode::kRejection : VerifyMode::kCoupled);
-    const int num_rows = 1 + Below(3);
+    const bool have_all_ended = Below(5) == 0;
+    const int num_rows = have_all_ended ? 0 : 1 + Below(3);
     PlanSelection asked = {.request = RequestId{request}, .params = params};
     asked.num_rows = num_rows;
     asked.eos_token_ids = {0};
@@ -92,6 +94,11 @@ class DraftedPlans {
         known.EditDraws().drafts.tokens;
     asked.first_logits = planned.num_logits;
     known.first_logits = written.num_logits;
+    const auto add_ended = [&] {
+      ended_rows.push_back(static_cast<int>(planned.rows.size()));
+      AddRow(Below(20), std::vector<TokenId>(2, 8), 2, &planned);
+    };
+    if (have_all_ended || Below(5) == 0) add_ended();
     for (int rank = 0; rank < num_rows; ++rank) {
       const int count = Below(4);
       const int position = Below(20);
@@ -117,9 +124,10 @@ class DraftedPlans {
       tokens.insert(tokens.end(), draft.begin(), draft.end());
       AddRow(position, tokens, static_cast<int>(tokens.size()), &written);
       known_drafts.push_back(std::move(draft));
+      if (Below(5) == 0) add_ended();
     }
     planned.selections.push_back(std::move(asked));
-    written.selections.push_back(std::move(known));
+    if (!have_all_ended) written.selections.push_back(std::move(known));
   }
 
   std::mt19937 random_;
@@ -129,7 +137,7 @@ TEST(FillDraftsTest, ThePlanIsThatOfKnownDrafts) {
   for (uint32_t seed = 0; seed < 300; ++seed) {
     SCOPED_TRACE(seed);
     DraftedPlans plans(seed);
-    FillDrafts(kFillPageSize, plans.drafts, &plans.planned);
+    FillDrafts(kFillPageSize, plans.drafts, &plans.planned, plans.ended_rows);
     const StepPlan& filled = plans.planned;
     const StepPlan& written = plans.written;
     EXPECT_EQ(filled.tokens, written.tokens);
@@ -143,7 +151,9 @@ TEST(FillDraftsTest, ThePlanIsThatOfKnownDrafts) {
       EXPECT_EQ(filled.rows[i].num_logits, written.rows[i].num_logits);
       EXPECT_EQ(filled.rows[i].first_logits, written.rows[i].first_logits);
     }
+    ASSERT_EQ(filled.selections.size(), written.selections.size());
     for (size_t i = 0; i < filled.selections.size(); ++i) {
+      EXPECT_EQ(filled.selections[i].request, written.selections[i].request);
       EXPECT_EQ(filled.selections[i].first_logits,
                 written.selections[i].first_logits);
       const SampleDrafts& verified = filled.selections[i].as_draws()->drafts;

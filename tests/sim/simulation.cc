@@ -216,9 +216,11 @@ bool Simulation::PlanStep() {
 void Simulation::RunStep(StepPlan plan) {
   CountPlan(plan);
   HashPlan(plan);
-  report_.figures.num_drafted_ahead += std::ranges::count_if(
-      plan.continuations,
-      [](const auto& continuation) { return !continuation.drafts.empty(); });
+  for (const PlanSelection& selection : plan.selections) {
+    const DrawSelection* const draws = selection.as_draws();
+    report_.figures.num_drafted_ahead +=
+        draws != nullptr && draws->drafts.is_ahead;
+  }
   StepDrafter::Step drafts;
   if (drafter_) {
     drafter_->Begin(&plan, &drafts);
@@ -366,10 +368,6 @@ void Simulation::HashPlan(const StepPlan& plan) {
   for (const GroupContinuation& continuation : plan.continuations) {
     Hash(continuation.request.value);
     for (const PageId page : continuation.tail_pages) Hash(page.value);
-    Hash(continuation.drafts.num_tokens);
-    for (const auto& slot : continuation.drafts.slots) {
-      for (const PageId page : slot.pages) Hash(page.value);
-    }
   }
 }
 

@@ -45,7 +45,7 @@ struct SimFigures {
   int64_t num_preemptions = 0;
   int64_t num_cached_tokens = 0;
   int64_t num_accepted_tokens = 0;  // drafted ones
-  int64_t num_drafted_ahead = 0;    // continuations with drafts
+  int64_t num_drafted_ahead = 0;    // groups with rows ahead
   int64_t num_evicted = 0;
   int64_t num_early_results = 0;  // at deadlines, and compared
   int64_t num_too_late = 0;       // at deadlines, without a token

@@ -1,5 +1,5 @@
 // Samples that a draft model drafts for, in steps that are planned ahead of
-// their last answers (drafted_groups.h).
+// their last answers (rows_ahead.h).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -46,7 +46,7 @@ class PlanRecorder : public ToyModel {
       : ToyModel(DraftedModel()), max_generated_(max_generated) {}
 
   absl::Status Forward(const StepPlan& plan, std::span<float> logits) override {
-    EXPECT_FALSE(DraftedGroups::HasContinuations(plan));
+    EXPECT_FALSE(RowsAhead::HasRowsAhead(plan));
     for (const PlanSelection& selection : plan.selections) {
       if (!selection.drafts().empty()) Record(plan, selection);
     }

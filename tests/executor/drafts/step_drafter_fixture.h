@@ -113,8 +113,9 @@ class DraftCounter : public StepExecutor {
       EXPECT_EQ(plan.rows[target.plan_row].num_tokens, 1 + sequence.num_tokens);
       EXPECT_EQ(plan.selections[target.selection].request, sequence.request);
     }
-    for (const GroupContinuation& continuation : plan.continuations) {
-      num_ahead += !continuation.drafts.empty();
+    for (const PlanSelection& selection : plan.selections) {
+      const DrawSelection* const draws = selection.as_draws();
+      num_ahead += draws != nullptr && draws->drafts.is_ahead;
     }
     steps_->Execute(std::move(plan), std::move(done));
   }

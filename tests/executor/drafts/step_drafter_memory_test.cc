@@ -1,6 +1,6 @@
 // A step whose drafts fail for lack of memory, anywhere, fails or has no
-// drafts, and the next step is as ever. Every allocation of Begin() fails once,
-// in turn.
+// drafts, and the next step is as ever. Every allocation of Begin(), and of
+// End() for rows ahead, fails once, in turn.
 //
 // A program of its own, because it replaces operator new.
 #include <gmock/gmock.h>
@@ -10,6 +10,7 @@
 #include <new>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "base/status.h"
 #include "executor/drafts/step_drafter.h"
@@ -60,19 +61,22 @@ class StepDrafterMemoryTest : public ::testing::Test {
     was_struck_ = failing > 0 && failing_allocation == 0;
     failing_allocation = 0;
     absl::StatusOr<StepResult> result = ResourceExhausted("no memory");
-    if (!has_failed) {
-      StepResult answer;
-      SelectionResult& selection = answer.selections.emplace_back();
-      selection.request = request;
-      selection.candidates = {{0, 5, -1.0f}};
-      selection.num_tokens = {1};
-      result = std::move(answer);
-    }
+    if (!has_failed) result = Answer(request, {5});
     drafter_->End(&drafts, &result);
     if (has_failed) return std::nullopt;
     EXPECT_OK(result.status());
     EXPECT_LE(result->selections[0].num_drafted.size(), 1u);
     return plan;
+  }
+  static StepResult Answer(RequestId request, std::vector<TokenId> tokens) {
+    StepResult answer;
+    SelectionResult& selection = answer.selections.emplace_back();
+    selection.request = request;
+    selection.num_tokens = {static_cast<int>(tokens.size())};
+    for (const TokenId token : tokens) {
+      selection.candidates.push_back({0, token, -1.0f});
+    }
+    return answer;
   }
   void EndRequests() {
     StepPlan plan;
@@ -121,6 +125,58 @@ TEST_F(StepDrafterMemoryTest, NoFailedAllocationReachesTheNextStep) {
   EXPECT_GT(failing, 20);
   EXPECT_GT(num_failed, 3);
   EXPECT_GT(num_without_drafts, 3);
+}
+
+// The row is the one after both tokens of the last result, with drafts or
+// without, and the result counts these.
+TEST_F(StepDrafterMemoryTest, AFailedAllocationChangesNoRowsAhead) {
+  int num_failed = 0;
+  int num_with_drafts = 0;
+  int failing = 1;
+  for (was_struck_ = true; was_struck_; ++failing) {
+    SCOPED_TRACE(failing);
+    StepPlan plan = PlanThatDrafts(RequestId{1});
+    StepDrafter::Step drafts;
+    drafter_->Begin(&plan, &drafts);
+    absl::StatusOr<StepResult> result = Answer(RequestId{1}, {5, 6});
+    drafter_->End(&drafts, &result);
+    StepPlan ahead = PlanThatDrafts(RequestId{1});
+    ahead.rows[0].first_position = 10;
+    PlanSelection& selection = ahead.selections.Edit(0);
+    selection.num_generated = 2;
+    selection.EditDraws().drafts.is_ahead = true;
+    StepDrafter::Step drafts_ahead;
+    absl::StatusOr<StepResult> result_ahead = Answer(RequestId{1}, {7});
+    const absl::Status failed = ResourceExhausted("no memory");
+    bool has_failed = false;
+    failing_allocation = failing;
+    try {
+      drafter_->Begin(&ahead, &drafts_ahead);
+    } catch (const std::bad_alloc&) {
+      has_failed = true;
+      result_ahead = failed;
+    }
+    drafter_->End(&drafts_ahead, &result_ahead);
+    was_struck_ = failing_allocation == 0;
+    failing_allocation = 0;
+    EXPECT_EQ(drafter_->num_groups(), has_failed ? 0 : 1);
+    num_failed += has_failed;
+    if (!has_failed) {
+      ASSERT_EQ(ahead.rows.size(), 1u);
+      EXPECT_EQ(ahead.rows[0].first_position, 11);
+      EXPECT_EQ(ahead.tokens[0], 6);
+      EXPECT_EQ(ahead.selections[0].num_generated, 3);
+      const int num_drafted = static_cast<int>(ahead.tokens.size()) - 1;
+      num_with_drafts += num_drafted > 0;
+      const SelectionResult& answer = result_ahead->selections[0];
+      EXPECT_THAT(answer.num_drafted, ::testing::ElementsAre(num_drafted));
+      EXPECT_EQ(answer.candidates.size(), 1u);
+    }
+    EndRequests();
+  }
+  EXPECT_GT(failing, 30);
+  EXPECT_GT(num_failed, 3);
+  EXPECT_GT(num_with_drafts, 10);
 }
 
 }  // namespace

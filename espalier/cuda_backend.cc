@@ -50,7 +50,7 @@ class CudaBackend : public Backend {
       const std::string note = UntunedMatMulNote(device_);
       if (!note.empty()) options.load_note(note);
     }
-    std::shared_ptr<DraftModel> draft;
+    std::unique_ptr<DraftModel> draft;
     if (!options.draft_model.empty()) {
       ASSIGN_OR_RETURN(draft, LoadDraftModel(options, transformer));
     }
@@ -87,7 +87,7 @@ class CudaBackend : public Backend {
 
  private:
   // Beside the model, on the same device.
-  absl::StatusOr<std::shared_ptr<DraftModel>> LoadDraftModel(
+  absl::StatusOr<std::unique_ptr<DraftModel>> LoadDraftModel(
       const BackendOptions& options, CudaTransformerOptions transformer) {
     transformer.kv_cache_bytes = std::max<int64_t>(
         options.kv_cache_bytes / kDraftCacheShare, int64_t{1} << 20);

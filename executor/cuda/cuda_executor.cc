@@ -100,7 +100,7 @@ CudaLaunchThread::Poll WaitForPoll(const MakePoll& make_poll) {
 class CudaExecutor::Impl {
  public:
   static absl::StatusOr<std::unique_ptr<Impl>> Create(
-      std::shared_ptr<CudaModel> model, const CudaExecutorOptions& options);
+      std::shared_ptr<CudaModel> model, CudaExecutorOptions options);
   const ModelDescription& description() const { return description_; }
   int ordinal() const { return model_->device().ordinal; }
 
@@ -137,7 +137,7 @@ class CudaExecutor::Impl {
     std::optional<absl::StatusOr<StepResult>> result;  // null: not read yet
   };
 
-  Impl(std::shared_ptr<CudaModel> model, const CudaExecutorOptions& options)
+  Impl(std::shared_ptr<CudaModel> model, CudaExecutorOptions options)
       : model_(std::move(model)),
         limits_(StepLimitsOf(model_->description(), model_->bounds())),
         max_graphs_(options.max_graphs),
@@ -146,9 +146,10 @@ class CudaExecutor::Impl {
         description_(model_->description()) {
     description_.max_draft_context = 0;
     if (options.draft_model != nullptr) {
-      drafter_.emplace(options.draft_model, description_.page_size,
-                       /*may_pend=*/options.draft_model->stream() != nullptr);
       description_.max_draft_context = options.draft_model->max_tokens();
+      const bool may_pend = options.draft_model->stream() != nullptr;
+      drafter_.emplace(std::move(options.draft_model), description_.page_size,
+                       may_pend);
     }
     description_.limits = LimitsOfRequests(limits_);
     description_.selects_on_host = false;
@@ -211,8 +212,8 @@ class CudaExecutor::Impl {
 };
 
 absl::StatusOr<std::unique_ptr<CudaExecutor::Impl>> CudaExecutor::Impl::Create(
-    std::shared_ptr<CudaModel> model, const CudaExecutorOptions& options) {
-  std::unique_ptr<Impl> impl(new Impl(std::move(model), options));
+    std::shared_ptr<CudaModel> model, CudaExecutorOptions options) {
+  std::unique_ptr<Impl> impl(new Impl(std::move(model), std::move(options)));
   RETURN_IF_ERROR(impl->Init());
   return impl;
 }
@@ -490,7 +491,7 @@ CudaExecutor::~CudaExecutor() {
 }
 
 absl::StatusOr<std::unique_ptr<CudaExecutor>> CudaExecutor::Create(
-    std::shared_ptr<CudaModel> model, const CudaExecutorOptions& options) {
+    std::shared_ptr<CudaModel> model, CudaExecutorOptions options) {
   RETURN_IF_ERROR(CheckOptions(options));
   if (options.draft_model != nullptr) {
     RETURN_IF_ERROR(CheckDraftModelFits(model->description(),
@@ -500,7 +501,8 @@ absl::StatusOr<std::unique_ptr<CudaExecutor>> CudaExecutor::Create(
   try {
     ASSIGN_OR_RETURN(const CudaDeviceScope scope,
                      CudaDeviceScope::Enter(model->device().ordinal));
-    ASSIGN_OR_RETURN(auto impl, Impl::Create(std::move(model), options));
+    ASSIGN_OR_RETURN(auto impl,
+                     Impl::Create(std::move(model), std::move(options)));
     return std::unique_ptr<CudaExecutor>(new CudaExecutor(std::move(impl)));
   } catch (const std::bad_alloc&) {
     return ResourceExhausted("not enough memory to keep track of steps of ",

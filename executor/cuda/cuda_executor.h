@@ -40,10 +40,9 @@
 #include "base/cuda_resources.h"
 #include "exec_request/cuda_model.h"
 #include "exec_request/step_executor.h"
+#include "executor/drafts/draft_model.h"
 
 namespace espalier {
-
-class DraftModel;
 
 struct CudaExecutorOptions {
   // Maximum number of cached graphs, evicted by least recent use; 0: none. A
@@ -58,8 +57,8 @@ struct CudaExecutorOptions {
   // Drafts tokens for requests with this option, before the step of their plan,
   // which verifies drafts of samples. If it fails, the requests have no drafts.
   // Must have the model's vocabulary, and be on its device if it samples there
-  // (CudaDraftSampler). Used by this executor alone. Null: no draft model.
-  std::shared_ptr<DraftModel> draft_model = nullptr;
+  // (CudaDraftSampler). Null: no draft model.
+  std::unique_ptr<DraftModel> draft_model = nullptr;
 };
 
 // Counters of a CudaExecutor since its construction.
@@ -95,8 +94,7 @@ class CudaExecutor : public StepExecutor {
   // selection does not support as many rows; kResourceExhausted if memory runs
   // out, else as base/cuda.h.
   static absl::StatusOr<std::unique_ptr<CudaExecutor>> Create(
-      std::shared_ptr<CudaModel> model,
-      const CudaExecutorOptions& options = {});
+      std::shared_ptr<CudaModel> model, CudaExecutorOptions options = {});
   // Finishes all queued plans and calls their `done`s.
   ~CudaExecutor() override;
 

@@ -190,7 +190,7 @@ absl::Status Measure(const Options& options) {
     ASSIGN_OR_RETURN(auto blocking, CudaBlockingModel::Create(draft));
     ASSIGN_OR_RETURN(std::shared_ptr<DraftSampler> sampler,
                      CudaDraftSampler::Create(draft));
-    ASSIGN_OR_RETURN(std::shared_ptr<DraftModel> model,
+    ASSIGN_OR_RETURN(std::unique_ptr<DraftModel> model,
                      DraftModel::Create(std::move(blocking), threads, sampler));
     ASSIGN_OR_RETURN(
         std::shared_ptr<StepExecutor> steps,

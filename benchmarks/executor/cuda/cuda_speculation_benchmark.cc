@@ -391,7 +391,7 @@ absl::Status MeasureBatch(const Options& options, int num_requests,
                    CudaDraftSampler::Create(draft));
   const auto sampler = std::make_shared<WaitingSampler>(std::move(on_device));
   ASSIGN_OR_RETURN(const auto threads, ThreadPool::Create(4));
-  ASSIGN_OR_RETURN(std::shared_ptr<DraftModel> model,
+  ASSIGN_OR_RETURN(std::unique_ptr<DraftModel> model,
                    DraftModel::Create(std::move(blocking), threads, sampler));
   ASSIGN_OR_RETURN(std::shared_ptr<StepExecutor> steps,
                    CudaExecutor::Create(std::move(target),

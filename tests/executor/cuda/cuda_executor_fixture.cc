@@ -115,14 +115,14 @@ CudaTransformerOptions CudaExecutorTest::Float32() {
 
 CudaExecutorTest::OnDevice CudaExecutorTest::Load(
     const CudaTransformerOptions& options, const CudaDevice& device,
-    const CudaExecutorOptions& executor) {
+    CudaExecutorOptions executor) {
   OnDevice on_device;
   auto model =
       CudaTransformer::Load(SourcePath("models/en-fr"), options, device);
   EXPECT_OK(model.status());
   if (!model.ok()) return on_device;
   on_device.model = *std::move(model);
-  auto steps = CudaExecutor::Create(on_device.model, executor);
+  auto steps = CudaExecutor::Create(on_device.model, std::move(executor));
   EXPECT_OK(steps.status());
   if (steps.ok()) on_device.steps = *std::move(steps);
   return on_device;

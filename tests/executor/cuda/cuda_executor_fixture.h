@@ -50,7 +50,7 @@ class CudaExecutorTest : public ::testing::Test {
   // Null where it failed; that is a failure of the test.
   static OnDevice Load(const CudaTransformerOptions& options,
                        const CudaDevice& device = *device_,
-                       const CudaExecutorOptions& executor = {});
+                       CudaExecutorOptions executor = {});
 
   static Answers OnHost(const std::vector<Request>& requests);
 

@@ -173,7 +173,7 @@ class CudaMixtureTest : public CudaExecutorTest,
   }
 
   // Another model, which drafts on the same device.
-  static std::shared_ptr<DraftModel> LoadDraftModel() {
+  static std::unique_ptr<DraftModel> LoadDraftModel() {
     CudaTransformerOptions options = Float32();
     options.max_tokens = options.max_logits = 256;
     options.kv_cache_bytes = 128 << 20;

@@ -176,7 +176,7 @@ class CudaSpeculationTest
   }
 
   // The model drafts for itself, in calls of few tokens.
-  std::shared_ptr<DraftModel> LoadDraftModel() {
+  std::unique_ptr<DraftModel> LoadDraftModel() {
     CudaTransformerOptions options = Options();
     options.max_tokens = std::max(48, 2 * GetParam().max_draft_rows);
     options.max_logits = GetParam().max_draft_rows;
@@ -309,7 +309,7 @@ TEST_P(CudaSpeculationTest, TokensAreThoseOfPlainDecodingOrOfTheHost) {
   if (GetParam().method == SpeculationMethod::kDraft) {
     executor.draft_model = LoadDraftModel();
   }
-  OnDevice device = Load(Options(), *device_, executor);
+  OnDevice device = Load(Options(), *device_, std::move(executor));
   ASSERT_NE(device.steps, nullptr);
   const CudaExecutor& figures = *device.steps;
   std::shared_ptr<StepExecutor> steps = std::move(device.steps);

@@ -242,7 +242,7 @@ void EngineCore::TakeResults() {
     stats_.hand_over_time =
         std::max(stats_.hand_over_time,
                  stats_.step_time - done.forward_time - done.select_time -
-                     stats_.plan_time - stats_.advance_time);
+                     done.draft_time - stats_.plan_time - stats_.advance_time);
   }
   std::shared_ptr<EngineCore> self;  // may hold the last reference to this
   if (in_flight_.empty()) {

@@ -21,9 +21,9 @@ struct EngineStats : SchedulerStats, SchedulerGauges {
   // From the start of each plan, or from the end of applying the last result
   // if that was later, to the end of applying its result, summed.
   absl::Duration step_time;
-  // Dispatch overhead: step_time minus forward, select, plan and advance time.
-  // Plans written while another step runs are counted in two of these, so this
-  // is the largest value of the difference so far.
+  // Dispatch overhead: step_time minus forward, select, draft, plan and advance
+  // time. Plans written while another step runs are counted in two of these, so
+  // this is the largest value of the difference so far.
   absl::Duration hand_over_time;
 };
 

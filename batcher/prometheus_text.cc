@@ -301,6 +301,7 @@ void WriteWork(const EngineStats& s, MetricWriter* out) {
   phase("plan", s.plan_time);
   phase("forward", s.forward_time);
   phase("select", s.select_time);
+  phase("draft", s.draft_time);
   phase("advance", s.advance_time);
   phase("hand_over", s.hand_over_time);
   out->Family("espalier:step_seconds_total", "counter",

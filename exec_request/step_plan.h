@@ -588,8 +588,8 @@ struct StepResult {
   absl::Duration forward_time;
   absl::Duration select_time;
   // Time of the draft model's forward passes, except passes that catch up with
-  // a sequence, which feed many more tokens than they draft. Part of
-  // select_time on the host; on a GPU not part of either time above.
+  // a sequence, which feed many more tokens than they draft. Not part of the
+  // times above.
   absl::Duration draft_time = {};
   // Rows of logits that these passes computed: one for each sampled token, and
   // one for each beam that they extended. 0: unknown.

@@ -19,6 +19,7 @@ void ResultApplier::Apply(const PlanInFlight& plan, StepResult* result) {
   SchedulerStats& stats = counts_->stats;
   stats.forward_time += result->forward_time;
   stats.select_time += result->select_time;
+  stats.draft_time += result->draft_time;
   RecordCosts(plan, *result);
   if (!result->draft_status.ok()) {
     ++stats.num_draft_failures;

@@ -83,6 +83,7 @@ struct SchedulerStats {
   // Times reported by executors.
   absl::Duration forward_time;
   absl::Duration select_time;
+  absl::Duration draft_time;
 
   // Nanoseconds, for requests that ended with a result. The first two count
   // tokens when they arrive, even for requests that fail; the beams of a group

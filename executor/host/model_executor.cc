@@ -113,7 +113,10 @@ class ModelExecutor::Worker {
     StepDrafter::Step drafts;
     absl::StatusOr<StepResult> result = RunCatching(plan, &drafts);
     if (!result.ok()) groups_.DiscardFailedStep();
-    if (drafter_.has_value()) drafter_->End(&drafts, &result);
+    if (drafter_.has_value()) {
+      drafter_->End(&drafts, &result);
+      if (result.ok()) result->select_time -= result->draft_time;
+    }
     if (!is_delivered_) {
       Append(plan->forks, &undelivered_forks_);
       Append(plan->finished, &undelivered_finished_);

@@ -113,6 +113,41 @@ TEST_P(ManualEngineTest, KeepsAsManyPlansInFlightAsItsExecutorTakes) {
   ExpectNothingHeld();
 }
 
+// Its steps draft for an hour each.
+class SlowDrafts : public ManualExecutor {
+ public:
+  using ManualExecutor::ManualExecutor;
+  void Execute(StepPlan plan, Done done) override {
+    ManualExecutor::Execute(
+        std::move(plan),
+        [done = std::move(done)](absl::StatusOr<StepResult> result) {
+          result->draft_time = absl::Hours(1);
+          done(std::move(result));
+        });
+  }
+};
+
+TEST(EngineTest, TimeOfDraftsIsNoDispatchOverhead) {
+  ToyModel model(SmallModel());
+  SlowDrafts steps(&model, 1);
+  asio::io_context context;
+  Engine engine = MakeEngine(context.get_executor(), &steps);
+  Request request{{1, 2, 3}, {}};
+  request.params.max_new_tokens = 4;
+  request.params.ignore_eos = true;
+  asio::co_spawn(context, engine.Generate(request), asio::detached);
+  const auto poll = [&] {
+    context.restart();
+    context.poll();
+  };
+  for (poll(); steps.num_started() > 0; poll()) steps.RunStep();
+  auto stats = asio::co_spawn(context, engine.Stats(), asio::use_future);
+  poll();
+  const EngineStats after = stats.get();
+  EXPECT_GE(after.draft_time, 4 * absl::Hours(1));
+  EXPECT_EQ(after.hand_over_time, absl::ZeroDuration());
+}
+
 TEST_P(ManualEngineTest, CancellingAtAnyMomentEndsThatRequestAtOnce) {
   const auto requests = RandomRequests(5, 31, model_.description());
   for (int moment = 0; moment < 25; ++moment) {

@@ -23,10 +23,10 @@ std::string TimeShares(const EngineStats& stats) {
       std::max(absl::ZeroDuration(), whole - stats.forward_time);
   return absl::StrFormat(
       "outside the model %.1f%% of the time (plan %.1f, select %.1f, "
-      "advance %.1f, hand-over %.1f)\n",
+      "draft %.1f, advance %.1f, hand-over %.1f)\n",
       Percent(outside, whole), Percent(stats.plan_time, whole),
-      Percent(stats.select_time, whole), Percent(stats.advance_time, whole),
-      Percent(stats.hand_over_time, whole));
+      Percent(stats.select_time, whole), Percent(stats.draft_time, whole),
+      Percent(stats.advance_time, whole), Percent(stats.hand_over_time, whole));
 }
 
 // "0 preemptions", or their number and cost.

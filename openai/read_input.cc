@@ -67,18 +67,20 @@ absl::StatusOr<std::string> ReadText(const std::string& name,
 absl::Status ReadFunctionCall(const std::string& name, json::object* item) {
   ASSIGN_OR_RETURN(const std::string id, ReadText(name, *item, "call_id"));
   ASSIGN_OR_RETURN(const std::string function, ReadText(name, *item, "name"));
-  const json::value* const arguments = item->if_contains("arguments");
-  if (arguments == nullptr || !arguments->is_string()) {
+  json::value* const given = item->if_contains("arguments");
+  if (given == nullptr || !given->is_string()) {
     return InvalidField(FieldName{name}, ".arguments must be a string",
-                        Got(Shown(arguments)));
+                        Got(Shown(given)));
   }
-  const std::string text(arguments->get_string());
+  json::value arguments = std::move(*given);
+  RETURN_IF_ERROR(ReadArguments(name + ".arguments", &arguments));
   *item = {{"role", "assistant"},
            {"content", ""},
            {"tool_calls",
             {{{"id", id},
               {"type", "function"},
-              {"function", {{"name", function}, {"arguments", text}}}}}}};
+              {"function",
+               {{"name", function}, {"arguments", std::move(arguments)}}}}}}};
   return absl::OkStatus();
 }
 
@@ -91,10 +93,11 @@ absl::Status ReadFunctionOutput(const std::string& name, json::object* item) {
                         ".output must be a string or a list of texts",
                         Got(Shown(output)));
   }
-  if (output->is_array()) {
-    RETURN_IF_ERROR(RenameParts(name + ".output", &output->get_array()));
-  }
   json::value content = std::move(*output);
+  if (content.is_array()) {
+    RETURN_IF_ERROR(RenameParts(name + ".output", &content.get_array()));
+    ASSIGN_OR_RETURN(content, JoinParts(name + ".output", content.get_array()));
+  }
   *item = {
       {"role", "tool"}, {"tool_call_id", id}, {"content", std::move(content)}};
   return absl::OkStatus();
@@ -133,6 +136,15 @@ absl::Status ReadItem(const std::string& name, json::value* value) {
 
 bool IsOfAssistant(const json::value& message) {
   return message.at("role") == "assistant";
+}
+
+// True for what ReadFunctionCall makes: calls, and nothing that is said.
+bool IsCallAlone(const json::value& value) {
+  const json::object& message = value.get_object();
+  const json::value* const content = message.if_contains("content");
+  return IsOfAssistant(value) && message.contains("tool_calls") &&
+         content != nullptr && content->is_string() &&
+         content->get_string().empty();
 }
 
 // The members of an object, each read by `read(path, name, value)`. Null ones
@@ -215,7 +227,7 @@ absl::Status ReadReasoning(std::string_view name, const JsonText& json,
           DraftedChat(draft).more.insert_or_assign("reasoning_effort", text);
         } else if (key == "summary" || key == "generate_summary") {
           draft->call.warnings.push_back(
-              path + " has no effect: an answer is a message alone");
+              path + " has no effect: an answer has no summary");
         } else {
           return RefuseMember(path, "", value);
         }
@@ -229,17 +241,17 @@ void JoinMessages(Call* call) {
     joined.push_back(MakeMessage("system", call->instructions));
   }
   for (json::value& value : call->chat->messages) {
-    json::object& message = value.get_object();
-    json::value* const calls = message.if_contains("tool_calls");
-    if (calls == nullptr || joined.empty() || !IsOfAssistant(joined.back())) {
+    if (!IsCallAlone(value) || joined.empty() ||
+        !IsOfAssistant(joined.back())) {
       joined.push_back(std::move(value));
       continue;
     }
+    json::array& calls = value.at("tool_calls").get_array();
     json::object& before = joined.back().get_object();
     json::array& all = before.contains("tool_calls")
                            ? before.at("tool_calls").get_array()
                            : before["tool_calls"].emplace_array();
-    for (json::value& one : calls->get_array()) all.push_back(std::move(one));
+    for (json::value& one : calls) all.push_back(std::move(one));
   }
   call->chat->messages = std::move(joined);
 }

@@ -14,7 +14,7 @@ struct CallDraft;  // openai/call_draft.h
 
 // [{"type": "function", "function": {"name": N, ...}}, ...], which the chat
 // template gets as they are; in /v1/responses [{"type": "function", "name": N,
-// ...}, ...], which it gets in that shape.
+// ...}, ...], which are made the former.
 // Errors: kInvalidArgument naming the member ("tools[0].type") and the value.
 absl::Status ReadTools(std::string_view name, const JsonText& json,
                        const Limits& limits, CallDraft* draft);

@@ -21,6 +21,7 @@ struct ResponseState {
   std::string_view status;
   const PromptAnswer* answer = nullptr;  // null before there is one
   std::span<const ResponseItem> items = {};
+  size_t last_item = 0;                     // the one in which it ended
   std::string_view incomplete_reason = {};  // empty: it is complete
   const Error* error = nullptr;
 };
@@ -64,6 +65,7 @@ ResponseState EndState(const Call& call, const PromptParts& prompt,
   return {.status = reason.empty() ? "completed" : "incomplete",
           .answer = &answer,
           .items = items.items(),
+          .last_item = items.last(),
           .incomplete_reason = reason};
 }
 
@@ -105,11 +107,10 @@ void AppendItem(const AnswerHead& head, const ResponseItem& item,
   }
 }
 
-// Appends item `idx` of an answer that has ended. What ended early ended in the
-// last item.
+// Appends item `idx` of an answer that has ended.
 void AppendEndedItem(const AnswerHead& head, const ResponseState& state,
                      size_t idx, std::string* out) {
-  const bool is_last = idx + 1 == state.items.size();
+  const bool is_last = idx == state.last_item;
   AppendItem(head, state.items[idx], is_last ? state.status : "completed", out);
   const Hypothesis* const best = BestOf(*state.answer);
   if (idx == 0 && best != nullptr) AppendScores(*best, out);

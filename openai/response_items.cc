@@ -21,11 +21,18 @@ bool ResponseItems::has_calls() const {
 
 void ResponseItems::AddText(std::optional<size_t> call_idx, std::string name,
                             std::string_view text, std::vector<Delta>* deltas) {
-  const auto found =
-      std::ranges::find(items_, call_idx, &ResponseItem::call_idx);
-  const auto idx = static_cast<size_t>(found - items_.begin());
-  const bool is_new = found == items_.end();
+  const auto is_it = [&](size_t idx) {
+    return idx < items_.size() && items_[idx].call_idx == call_idx;
+  };
+  size_t idx = last_;
+  if (!is_it(idx)) {
+    idx = static_cast<size_t>(
+        std::ranges::find(items_, call_idx, &ResponseItem::call_idx) -
+        items_.begin());
+  }
+  const bool is_new = idx == items_.size();
   if (is_new) items_.push_back({call_idx, std::move(name)});
+  last_ = idx;
   items_[idx].text += text;
   if (is_new || deltas->empty() || deltas->back().item != idx) {
     deltas->push_back({idx, is_new, std::string(text)});

@@ -53,6 +53,8 @@ class ResponseItems {
   std::vector<Delta> Finish();
 
   std::span<const ResponseItem> items() const { return items_; }
+  // The item that the latest text belongs to.
+  size_t last() const { return last_; }
   bool has_calls() const;
 
  private:
@@ -63,6 +65,7 @@ class ResponseItems {
   const Call& call_;
   std::optional<ToolCallStream> tool_calls_;  // unset: the call has no tools
   std::vector<ResponseItem> items_;
+  size_t last_ = 0;
 };
 
 }  // namespace espalier::openai

@@ -23,55 +23,6 @@ bool NeedsContent(const json::string& role) {
   return role == "user" || role == "system" || role == "developer";
 }
 
-absl::StatusOr<json::string> JoinParts(const std::string& name,
-                                       const json::array& parts) {
-  json::string joined;
-  for (size_t i = 0; i < parts.size(); ++i) {
-    // To name a part costs more than to read it.
-    const auto part_name = [&] { return Concat(name, "[", i, "]"); };
-    if (!parts[i].is_object()) {
-      return WrongType(part_name(), R"({"type": "text", "text": T})", parts[i]);
-    }
-    const json::object& part = parts[i].get_object();
-    const json::value* const type = part.if_contains("type");
-    // "input_text" is what OpenAI's API of responses calls it.
-    if (type == nullptr || (*type != "text" && *type != "input_text")) {
-      return InvalidField(FieldName{part_name()}, ".type must be \"text\"",
-                          Got(Shown(type)));
-    }
-    const json::value* const text = part.if_contains("text");
-    if (text == nullptr || !text->is_string()) {
-      return InvalidField(FieldName{part_name()}, ".text must be a string",
-                          Got(Shown(text)));
-    }
-    if (i > 0) joined.push_back('\n');
-    joined.append(text->get_string());
-  }
-  return joined;
-}
-
-// Arguments of calls are texts in OpenAI's API, and templates write them as the
-// JSON that they hold. A text that holds no object stays one: a model may have
-// written it, and its answer is sent back to it.
-absl::Status ReadArguments(const std::string& name, json::value* arguments) {
-  if (!arguments->is_string()) return absl::OkStatus();
-  const json::string& text = arguments->get_string();
-  if (text.empty()) {
-    arguments->emplace_object();
-    return absl::OkStatus();
-  }
-  const auto ignore = [](int, std::string_view, const JsonText&) {};
-  const absl::StatusOr<JsonText> scanned = ScanJson(text, 0, ignore);
-  if (!scanned.ok() || !scanned->is_object()) return absl::OkStatus();
-  if (scanned->num_values > kMaxArgumentValues) {
-    return InvalidField(FieldName{name}, " must have at most ",
-                        Limit(kMaxArgumentValues), " values",
-                        Got(scanned->num_values));
-  }
-  ASSIGN_OR_RETURN(*arguments, ReadAny(name, *scanned));
-  return absl::OkStatus();
-}
-
 // The calls of tools of a message; a list without any is as none.
 absl::Status ReadToolCalls(const std::string& name, json::object* message) {
   json::value* const calls = message->if_contains("tool_calls");
@@ -129,6 +80,55 @@ absl::Status ReadMessage(std::string_view list_name, size_t idx,
 }
 
 }  // namespace
+
+absl::StatusOr<json::string> JoinParts(const std::string& name,
+                                       const json::array& parts) {
+  json::string joined;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    // To name a part costs more than to read it.
+    const auto part_name = [&] { return Concat(name, "[", i, "]"); };
+    if (!parts[i].is_object()) {
+      return WrongType(part_name(), R"({"type": "text", "text": T})", parts[i]);
+    }
+    const json::object& part = parts[i].get_object();
+    const json::value* const type = part.if_contains("type");
+    // "input_text" is what OpenAI's API of responses calls it.
+    if (type == nullptr || (*type != "text" && *type != "input_text")) {
+      return InvalidField(FieldName{part_name()}, ".type must be \"text\"",
+                          Got(Shown(type)));
+    }
+    const json::value* const text = part.if_contains("text");
+    if (text == nullptr || !text->is_string()) {
+      return InvalidField(FieldName{part_name()}, ".text must be a string",
+                          Got(Shown(text)));
+    }
+    if (i > 0) joined.push_back('\n');
+    joined.append(text->get_string());
+  }
+  return joined;
+}
+
+// Arguments of calls are texts in OpenAI's API, and templates write them as the
+// JSON that they hold. A text that holds no object stays one: a model may have
+// written it, and its answer is sent back to it.
+absl::Status ReadArguments(const std::string& name, json::value* arguments) {
+  if (!arguments->is_string()) return absl::OkStatus();
+  const json::string& text = arguments->get_string();
+  if (text.empty()) {
+    arguments->emplace_object();
+    return absl::OkStatus();
+  }
+  const auto ignore = [](int, std::string_view, const JsonText&) {};
+  const absl::StatusOr<JsonText> scanned = ScanJson(text, 0, ignore);
+  if (!scanned.ok() || !scanned->is_object()) return absl::OkStatus();
+  if (scanned->num_values > kMaxArgumentValues) {
+    return InvalidField(FieldName{name}, " must have at most ",
+                        Limit(kMaxArgumentValues), " values",
+                        Got(scanned->num_values));
+  }
+  ASSIGN_OR_RETURN(*arguments, ReadAny(name, *scanned));
+  return absl::OkStatus();
+}
 
 absl::Status ToTokenIds(std::string_view name, std::span<const int64_t> ids,
                         std::vector<TokenId>* tokens) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -30,6 +31,14 @@ absl::Status ToTokenIds(std::string_view name, std::span<const int64_t> ids,
 // value.
 absl::StatusOr<json::array> ReadMessages(std::string_view name,
                                          const JsonText& json);
+// Makes arguments of a call that are the text of an object that object; others
+// stay as they are. Errors: kInvalidArgument naming `name`, if they have too
+// many values.
+absl::Status ReadArguments(const std::string& name, json::value* arguments);
+// Joins the texts of a content by line ends. Errors: kInvalidArgument naming
+// the part ("output[1].text").
+absl::StatusOr<json::string> JoinParts(const std::string& name,
+                                       const json::array& parts);
 // Checks the messages of a conversation, and joins their parts, as ReadMessages
 // does.
 absl::Status CheckMessages(std::string_view name, json::array* messages);

@@ -116,6 +116,16 @@ TEST(ResponseTest, CallsInTheInputAreThoseOfMessages) {
   }
 }
 
+// A message that has calls of its own keeps what it says.
+TEST(ResponseTest, NoTextOfTheInputIsLost) {
+  const json::value messages = MessagesOf(
+      R"({"input": [{"role": "assistant", "content": "A"},
+        {"role": "assistant", "content": "B", "tool_calls": [
+          {"id": "a", "type": "function", "function": {"name": "f"}}]}]})");
+  ASSERT_EQ(messages.as_array().size(), 2);
+  EXPECT_EQ(messages.at(1).at("content"), "B");
+}
+
 TEST(ResponseTest, ToolsAreThoseOfAChat) {
   constexpr char kTools[] = R"([{"type": "function", "name": "f",
       "description": "d", "strict": true, "parameters": {"type": "object"}},
@@ -164,6 +174,7 @@ TEST(ResponseTest, CallsOfToolsAreItems) {
     std::string items;
     bool is_parallel = true;
     FinishReason reason = FinishReason::kEos;
+    size_t last = 0;  // the item in which it ends
   } cases[] = {
       {"Bien.", R"(["Bien."])"},
       {"", R"([""])"},
@@ -173,8 +184,12 @@ TEST(ResponseTest, CallsOfToolsAreItems) {
       {Concat(kCallOfG, "a", kCallOfF, "b"),
        R"([["g", "{}"], "ab", ["f", "{\"x\": \"é\"}"]])"},
       {Concat(kCallOfG, kCallOfF), R"([["g", "{}"]])", false},
-      {std::string(kCallOfF.substr(0, kCallOfF.find("é") - 1)), R"([["f", "{\"x\": "]])", true,
-       FinishReason::kLength},
+      {std::string(kCallOfF.substr(0, kCallOfF.find("é") - 1)),
+       R"([["f", "{\"x\": "]])", true, FinishReason::kLength},
+      {Concat(kCallOfF, "a"), R"([["f", "{\"x\": \"é\"}"], "a"])", true,
+       FinishReason::kLength, 1},
+      {Concat("a", kCallOfF, "b"), R"(["ab", ["f", "{\"x\": \"é\"}"]])", true,
+       FinishReason::kLength, 0},
   };
   for (const auto& test : cases) {
     SCOPED_TRACE(test.text);
@@ -202,8 +217,11 @@ TEST(ResponseTest, CallsOfToolsAreItems) {
       found.push_back(json::array{item.at("name"), item.at("arguments")});
     }
     EXPECT_EQ(found, expected);
-    EXPECT_EQ(whole.at("output").as_array().back().at("status"),
-              whole.at("status"));
+    for (const json::value& item : whole.at("output").as_array()) {
+      const bool has_ended = item == whole.at("output").at(test.last);
+      EXPECT_EQ(item.at("status"),
+                has_ended ? whole.at("status") : json::value("completed"));
+    }
     for (size_t cut = 0; cut <= test.text.size(); ++cut) {
       if (!IsUtf8(test.text.substr(0, cut))) continue;
       ResponseWriter writer(call, kResponseHead, prompt, &EnFrTokenizer());
@@ -293,6 +311,9 @@ TEST(ResponseTest, WhatNeedsStateOrHasNoAnswerIsRefusedByName) {
        "input[0].arguments must be a string, got {}"},
       {R"("input": [{"type": "function_call_output", "call_id": "a"}])",
        "input[0].output must be a string or a list of texts, got nothing"},
+      {R"("input": [{"type": "function_call_output", "call_id": "a",
+                     "output": [{"type": "input_text", "text": 5}]}])",
+       "input[0].output[0].text must be a string, got 5"},
       {R"("input": [{"type": "function_call_output", "call_id": "a",
                      "output": [{"type": "input_image"}]}])",
        R"(input[0].output[0].type must be "input_text")"},

@@ -38,6 +38,13 @@ void StepDrafter::Begin(StepPlan* plan, Step* step) {
   // Without this the groups would keep the state from before the plan.
   step->asked_ = UntilThereIsMemory(
       [&] { return rows_ahead_.Complete(plan, LastRunning()); });
+  for (Step* const running : running_) {
+    if (!running->later_.has_value()) continue;
+    UntilThereIsMemory([&] {
+      running->ended_.insert(running->ended_.end(), plan->ended.begin(),
+                             plan->ended.end());
+    });
+  }
   UntilThereIsMemory([&] { running_.push_back(step); });
   model_->ForgetEnded(plan->ended);
   const std::vector<int>& ended_rows = step->asked_.ended_rows;
@@ -67,6 +74,7 @@ void StepDrafter::Begin(StepPlan* plan, Step* step) {
 void StepDrafter::DraftForLater(Step* step) {
   if (step->later_drafts_.empty() || !step->later_.has_value()) return;
   Draft(*step->later_, step, &step->later_drafts_);
+  model_->ForgetEnded(step->ended_);  // it has state of these again
   step->later_.reset();
 }
 

@@ -45,6 +45,8 @@ class StepDrafter {
     // of a plan beside them, until they are drafted; and their drafts.
     std::optional<StepPlan> later_;
     std::vector<DraftedTokens> later_drafts_;
+    // Requests that a later plan ended while later_ was to be drafted.
+    std::vector<RequestId> ended_;
     absl::Duration time_;
     int num_rows_ = 0;
     absl::Status status_ = absl::OkStatus();
@@ -91,7 +93,7 @@ class StepDrafter {
   const int page_size_;
   const bool may_pend_;
   RowsAhead rows_ahead_;
-  std::deque<const Step*> running_;  // begun and not ended
+  std::deque<Step*> running_;  // begun and not ended
 };
 
 }  // namespace espalier

@@ -135,6 +135,35 @@ TEST_F(StepDrafterTest, SamplesDraftAndVerifyInOnePlan) {
   EXPECT_EQ(counter.num_verified_later, 0);
 }
 
+// A plan ends a request before the drafts that an earlier plan makes for it:
+// then no later plan names it.
+TEST(EndedDraftsTest, DraftsAfterTheEndLeaveNoState) {
+  const auto model = std::make_shared<ToyModel>(DraftedModel());
+  const auto pool = MakePool(1);
+  const std::shared_ptr<DraftModel> drafts = *DraftModel::Create(model, pool);
+  StepDrafter drafter(drafts, model->description().page_size);
+  StepPlan plan;
+  plan.drafting.push_back(
+      {.request = RequestId{1},
+       .prompt = std::make_shared<const std::vector<TokenId>>(9, 1),
+       .generated = {2},
+       .num_tokens = 4,
+       .params = std::make_shared<SelectionParams>()});
+  plan.max_draft_step_tokens = 100;
+  StepPlan next;
+  next.ended = {RequestId{1}};
+  StepDrafter::Step first, second;
+  drafter.Begin(&plan, &first);
+  drafter.Begin(&next, &second);
+  drafter.DraftForLater(&first);
+  absl::StatusOr<StepResult> result = StepResult();
+  drafter.End(&first, &result);
+  ASSERT_OK(result.status());
+  EXPECT_EQ(result->drafts.size(), 1u);
+  EXPECT_FALSE(result->drafts[0].tokens.empty());
+  EXPECT_EQ(drafts->num_sequences(), 0);
+}
+
 // Its steps fail, some of them.
 class FailingModel : public ToyModel {
  public:

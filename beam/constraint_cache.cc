@@ -78,7 +78,30 @@ absl::StatusOr<GrammarLanguage> DelayLanguage(const GrammarLanguage& language,
   absl::StatusOr<GrammarLanguage> delayed = StartAfter(
       mark ? std::string_view(&mark->byte, 1) : start_after, language, &budget);
   if (delayed.ok()) return delayed;
-  return InvalidField("`start_after`: ", Message(delayed.status()));
+  return InvalidField("`start_after`: ", Message(delayed.status()),
+                      Got(ShownInQuotes(start_after)));
+}
+
+// A token that ends the output, or that marks calls of tools, cannot also be
+// where they begin.
+absl::Status CheckStartToken(const ConstraintParams& params,
+                             const ConstraintLanguage::Key& key,
+                             const Tokenizer& tokenizer) {
+  const auto mark = StartMarkOf(key.start_token, tokenizer);
+  if (!mark) return absl::OkStatus();
+  if (std::ranges::find(key.end_ids, mark->token) != key.end_ids.end()) {
+    return InvalidField(
+        "`start_after` must not be a special token that ends the output",
+        Got(ShownInQuotes(key.start_token)));
+  }
+  if (!params.tool_calls) return absl::OkStatus();
+  const std::vector<ToolCallMark> marks = SpecialMarksOf(tokenizer);
+  if (std::ranges::find(marks, mark->token, &ToolCallMark::token) ==
+      marks.end()) {
+    return absl::OkStatus();
+  }
+  return InvalidField("`start_after` must not be a mark of calls of tools",
+                      Got(ShownInQuotes(key.start_token)));
 }
 
 // True if the output is a text of its own, so that the spaces that the
@@ -292,6 +315,7 @@ absl::StatusOr<ConstraintCache::Compiled> ConstraintCache::Make(
     const ConstraintParams& params, const std::string& start_after,
     const Key& key) {
   const auto compile = [&]() -> absl::StatusOr<Compiled> {
+    RETURN_IF_ERROR(CheckStartToken(params, key, *tokenizer_));
     ASSIGN_OR_RETURN(GrammarLanguage language,
                      CompileLanguage(params, *tokenizer_));
     if (!start_after.empty()) {
@@ -333,9 +357,6 @@ ConstraintCache::Vocabulary ConstraintCache::OwnVocabulary(
   std::vector<ToolCallMark> marks;
   if (key.has_marks) marks = SpecialMarksOf(*tokenizer_);
   if (const auto mark = StartMarkOf(key.start_token, *tokenizer_)) {
-    std::erase_if(marks, [&](const ToolCallMark& other) {
-      return other.token == mark->token;
-    });
     marks.push_back(*mark);
   }
   const bool end_adds_text =

@@ -206,8 +206,10 @@ inline constexpr int64_t kMaxLogProbs = 64;
 
 // More than a hash or the name of a tenant takes, few enough that the roots of
 // a prefix tree stay small beside their pages.
-inline constexpr int64_t kMaxStartAfterBytes = 256;
 inline constexpr int64_t kMaxCacheSaltBytes = 256;
+
+// More than the marker of any model takes.
+inline constexpr int64_t kMaxStartAfterBytes = 256;
 
 inline constexpr int64_t kMaxTenantBytes = 256;
 

@@ -303,6 +303,16 @@ TEST(ConstraintCacheTest, AConstraintStartsAfterAMarker) {
   EXPECT_EQ(cache.num_compiled(), 2);
 }
 
+TEST(ConstraintCacheTest, AnEndingTokenIsNoMarker) {
+  ConstraintCache cache(SharedEnFrTokenizer(), CachedModel());
+  Request request = WithRegex("[0-9]");
+  request.params.start_after = "</s>";
+  EXPECT_THAT(cache.Get(request).status(),
+              StatusIs(kInvalid, HasSubstr("start_after must not be a special "
+                                           "token that ends the output, got "
+                                           "\"</s>\"")));
+}
+
 // The tokenizer has more tokens than this model.
 TEST(ConstraintCacheTest, LegalTokensAreTheModels) {
   ConstraintCache cache(SharedEnFrTokenizer(), CachedModel(270));

@@ -201,7 +201,9 @@ class CudaExecutor::Impl {
   std::optional<CudaDelta> delta_;
   std::deque<std::shared_ptr<InFlight>> unread_;  // begun, results not read
   int64_t num_launched_ = 0;
-  size_t num_pinned_bytes_ = 0;  // the runner's share of figures_.memory
+  // The runner's share of figures_.memory, and that of constraints.
+  size_t num_pinned_bytes_ = 0;
+  int64_t num_constraint_bytes_ = 0;
 
   // Written on the executor's thread, read on any thread.
   mutable std::mutex mutex_;
@@ -448,8 +450,12 @@ void CudaExecutor::Impl::CountLaunch() {
   figures_.num_without_graph = counts.num_without_graph;
   figures_.num_captures = counts.num_captured;
   figures_.num_graphs = counts.num_graphs;
-  if (runner_->num_pinned_bytes() == num_pinned_bytes_) return;
+  if (runner_->num_pinned_bytes() == num_pinned_bytes_ &&
+      constraints_->num_bytes() == num_constraint_bytes_) {
+    return;
+  }
   num_pinned_bytes_ = runner_->num_pinned_bytes();
+  num_constraint_bytes_ = constraints_->num_bytes();
   figures_.memory = MemoryParts();
 }
 

@@ -1,6 +1,6 @@
 // CudaConstraints: the tables of requests' constraints in device memory. They
 // are copied there before the first step of a request with the constraint, and
-// stay while it exists and there is room.
+// stay while there is room, and go where a new one comes after it has gone.
 //
 // Thread safety: plain state, of one thread.
 #pragma once

@@ -1,6 +1,7 @@
 #include "constrain/pushdown_configurations.h"
 
 #include <algorithm>
+#include <bit>
 #include <set>
 
 #include "base/hash.h"
@@ -33,8 +34,9 @@ PushdownConfigurations::PushdownConfigurations(
       chunks_(new std::atomic<Chunk*>[kMaxChunks]()) {
   const std::lock_guard lock(mutex_);
   const int32_t empty = Intern({.height = 0, .cost = 0, .edges = {}});
+  Work work;
   // Few ways lead from one state.
-  Add({{PushdownAutomaton::kStart, empty}});
+  Add({{PushdownAutomaton::kStart, empty}}, &work);
 }
 
 PushdownConfigurations::~PushdownConfigurations() {
@@ -54,6 +56,9 @@ PushdownConfigurations::State PushdownConfigurations::MakeNext(
     State state, int byte_class) const {
   const Record& record = RecordOf(state);
   const std::lock_guard lock(mutex_);
+  const State known = record.next[byte_class].load(std::memory_order_relaxed);
+  if (known != kUnknown) return known;
+  Work work;
   std::vector<Way> ways;
   for (const Way& way : record.ways) {
     const PushdownAutomaton::State next =
@@ -63,16 +68,27 @@ PushdownConfigurations::State PushdownConfigurations::MakeNext(
       ways.push_back({next, way.node});
     }
   }
-  const State next = ways.empty() ? kNone : Add(std::move(ways));
+  work.num_steps += std::ssize(record.ways);
+  const int64_t bytes_before = num_bytes_;
+  const State num_before = num_records_;
+  const State next = ways.empty() ? kNone : Add(std::move(ways), &work);
+  if (next >= 0) {
+    // A new one has its own bytes.
+    const int64_t own = num_records_ > num_before ? num_bytes_of(next) : 0;
+    RecordOf(next).node_bytes.fetch_add(num_bytes_ - bytes_before - own,
+                                        std::memory_order_relaxed);
+  }
+  record.log_steps[byte_class] = static_cast<uint8_t>(std::bit_width(
+      static_cast<uint64_t>(std::max<int64_t>(work.num_steps - 1, 0))));
   record.next[byte_class].store(next, std::memory_order_release);
   return next;
 }
 
-PushdownConfigurations::State PushdownConfigurations::Add(
-    std::vector<Way> ways) const {
-  Merge(&ways);
+PushdownConfigurations::State PushdownConfigurations::Add(std::vector<Way> ways,
+                                                          Work* work) const {
+  Merge(&ways, work);
   Closure closure;
-  if (!Close(std::move(ways), &closure)) return kTooMany;
+  if (!Close(std::move(ways), &closure, work)) return kTooMany;
   std::vector<Way> readers;
   int32_t more = kNever;
   for (const auto& [way, is_called] : closure.visits) {
@@ -82,91 +98,104 @@ PushdownConfigurations::State PushdownConfigurations::Add(
         AddCosts(costs_.More(way.state, LevelsAbove(node.height)), node.cost));
     if (automaton_->reads_bytes(way.state)) readers.push_back(way);
   }
-  Merge(&readers);
-  if (std::ssize(readers) > kMaxWays) return kTooMany;
+  Merge(&readers, work);
+  if (work->is_spent() || std::ssize(readers) > kMaxWays) return kTooMany;
   return InternRecord(std::move(readers), closure.accepts, more);
 }
 
-bool PushdownConfigurations::Close(std::vector<Way> ways,
-                                   Closure* closure) const {
+bool PushdownConfigurations::Close(std::vector<Way> ways, Closure* closure,
+                                   Work* work) const {
   constexpr size_t kMaxVisits = 4 * kMaxWays;
   for (const Way& way : ways) closure->Add(way, /*is_called=*/false);
   for (size_t i = 0; i < closure->visits.size(); ++i) {
-    if (closure->visits.size() > kMaxVisits) return false;
     const auto [way, is_called] = closure->visits[i];
     const int height = nodes_[way.node].height;
+    work->num_steps +=
+        Work::kVisit + std::ssize(automaton_->CallsOf(way.state));
     if (automaton_->accepts(way.state) && !is_called) {
       if (height == 0) closure->accepts = true;
-      for (const Way& below : nodes_[way.node].edges) {
+      const std::vector<Way>& edges = nodes_[way.node].edges;
+      work->num_steps += Work::kVisit * std::ssize(edges);
+      if (work->is_spent()) return false;
+      for (const Way& below : edges) {
         closure->Add(below, /*is_called=*/false);
       }
     }
+    if (work->is_spent()) return false;
     for (const auto& [callee, after] : automaton_->CallsOf(way.state)) {
       if (automaton_->ends(after)) {
         if (automaton_->bytes().More(callee, LevelsAbove(height)) != kNever) {
+          work->num_steps += Work::kVisit;
           closure->Add({callee, way.node}, /*is_called=*/true);
         }
       } else if (LevelsAbove(height) > 0 && IsLive(after, height) &&
                  automaton_->bytes().More(callee, LevelsAbove(height + 1)) !=
                      kNever) {
+        work->num_steps += 2 * Work::kVisit;
         const int32_t cost =
             AddCosts(CostOf(after, height), nodes_[way.node].cost);
         const int32_t node = Intern(
             {.height = height + 1, .cost = cost, .edges = {{after, way.node}}});
         closure->Add({callee, node}, /*is_called=*/true);
       }
+      if (closure->visits.size() > kMaxVisits || work->is_spent()) return false;
     }
+    if (closure->visits.size() > kMaxVisits) return false;
   }
-  return closure->visits.size() <= kMaxVisits;
+  return true;
 }
 
-void PushdownConfigurations::Merge(std::vector<Way>* ways) const {
-  std::ranges::sort(*ways, [&](const Way& a, const Way& b) {
-    return std::pair(a.state, nodes_[a.node].height) <
-           std::pair(b.state, nodes_[b.node].height);
-  });
+void PushdownConfigurations::Merge(std::vector<Way>* ways, Work* work) const {
+  const auto key = [&](const Way& way) {
+    return std::pair(way.state, nodes_[way.node].height);
+  };
+  std::ranges::sort(*ways, {}, key);
+  work->num_steps += std::ssize(*ways);
   size_t num_merged = 0;
-  for (const Way& way : *ways) {
-    if (num_merged > 0) {
-      Way& last = (*ways)[num_merged - 1];
-      if (last.state == way.state &&
-          nodes_[last.node].height == nodes_[way.node].height) {
-        last.node = Union(last.node, way.node);
-        continue;
-      }
+  for (size_t begin = 0; begin < ways->size();) {
+    size_t end = begin;
+    std::vector<int32_t> nodes;
+    while (end < ways->size() && key((*ways)[end]) == key((*ways)[begin])) {
+      nodes.push_back((*ways)[end++].node);
     }
-    (*ways)[num_merged++] = way;
+    (*ways)[num_merged++] = {(*ways)[begin].state,
+                             Union(std::move(nodes), work)};
+    begin = end;
   }
   ways->resize(num_merged);
 }
 
-int32_t PushdownConfigurations::Union(int32_t a, int32_t b) const {
-  if (a == b) return a;
-  if (b < a) std::swap(a, b);
-  const auto found = unions_.find({a, b});
-  if (found != unions_.end()) return found->second;
-  Node node = {.height = nodes_[a].height,
-               .cost = std::min(nodes_[a].cost, nodes_[b].cost),
-               .edges = {}};
-  // Copies, because the unions below them add nodes.
-  const std::vector<Way> edges = nodes_[a].edges;
-  const std::vector<Way> others = nodes_[b].edges;
-  for (size_t i = 0, j = 0; i < edges.size() || j < others.size();) {
-    if (j == others.size() ||
-        (i < edges.size() && edges[i].state < others[j].state)) {
-      node.edges.push_back(edges[i++]);
-    } else if (i == edges.size() || others[j].state < edges[i].state) {
-      node.edges.push_back(others[j++]);
-    } else {
-      const int32_t below = Union(edges[i].node, others[j].node);
-      node.edges.push_back({edges[i].state, below});
-      ++i;
-      ++j;
-    }
+int32_t PushdownConfigurations::Union(std::vector<int32_t> nodes,
+                                      Work* work) const {
+  std::ranges::sort(nodes);
+  nodes.erase(std::ranges::unique(nodes).begin(), nodes.end());
+  if (nodes.size() == 1 || work->is_spent()) return nodes[0];
+  work->num_steps += Work::kVisit;
+  const auto found = work->unions.find(nodes);
+  if (found != work->unions.end()) return found->second;
+  Node all = {.height = nodes_[nodes[0]].height,
+              .cost = nodes_[nodes[0]].cost,
+              .edges = {}};
+  std::vector<Way> edges;
+  for (const int32_t node : nodes) {
+    const std::vector<Way>& of_node = nodes_[node].edges;
+    work->num_steps += 2 + 2 * std::ssize(of_node);
+    if (work->is_spent()) return nodes[0];
+    all.cost = std::min(all.cost, nodes_[node].cost);
+    edges.insert(edges.end(), of_node.begin(), of_node.end());
   }
-  const int32_t result = Intern(std::move(node));
-  unions_.emplace(std::pair(a, b), result);
-  num_bytes_ += 64;
+  std::ranges::sort(edges);
+  for (size_t i = 0; i < edges.size();) {
+    const PushdownAutomaton::State state = edges[i].state;
+    std::vector<int32_t> below;
+    for (; i < edges.size() && edges[i].state == state; ++i) {
+      below.push_back(edges[i].node);
+    }
+    all.edges.push_back({state, Union(std::move(below), work)});
+  }
+  if (work->is_spent()) return nodes[0];
+  const int32_t result = Intern(std::move(all));
+  work->unions.emplace(std::move(nodes), result);
   return result;
 }
 
@@ -222,6 +251,7 @@ PushdownConfigurations::State PushdownConfigurations::InternRecord(
   record->accepts = accepts;
   record->more = more;
   const int num_classes = automaton_->num_classes();
+  record->log_steps.reset(new uint8_t[num_classes]());
   record->next.reset(new std::atomic<State>[num_classes]);
   for (int c = 0; c < num_classes; ++c) {
     record->next[c].store(kUnknown, std::memory_order_relaxed);
@@ -234,9 +264,11 @@ PushdownConfigurations::State PushdownConfigurations::InternRecord(
 }
 
 int64_t PushdownConfigurations::num_bytes_of(State state) const {
+  const Record& record = RecordOf(state);
   return static_cast<int64_t>(sizeof(Record) +
-                              RecordOf(state).ways.size() * sizeof(Way) +
-                              automaton_->num_classes() * sizeof(State));
+                              record.ways.size() * sizeof(Way) +
+                              automaton_->num_classes() * (sizeof(State) + 1)) +
+         record.node_bytes.load(std::memory_order_relaxed);
 }
 
 std::vector<uint8_t> PushdownConfigurations::BytesAfter(State state) const {

@@ -42,12 +42,14 @@ class PushdownConfigurations {
  public:
   using State = int32_t;
   static constexpr State kNone = -1;
-  // The grammar is too ambiguous: more ways than kMaxWays to read the text, or
-  // there are too many configurations. What may follow is not known.
+  // The grammar is too ambiguous: more ways than kMaxWays to read the text,
+  // more than kMaxSteps to follow them by a byte, or there are too many
+  // configurations. What may follow is not known.
   static constexpr State kTooMany = -2;
   static constexpr State kStart = 0;
   static constexpr int32_t kNever = PushdownCosts::kNever;
   static constexpr int kMaxWays = 256;
+  static constexpr int64_t kMaxSteps = 1 << 18;
 
   //   costs  the fewest of the automaton, in bytes or tokens
   PushdownConfigurations(std::shared_ptr<const PushdownAutomaton> automaton,
@@ -64,7 +66,13 @@ class PushdownConfigurations {
         RecordOf(state).next[byte_class].load(std::memory_order_acquire);
     return next != kUnknown ? next : MakeNext(state, byte_class);
   }
-  // As above, for one byte after the other.
+  // Returns the steps that it took to make Next(state, byte), rounded up to a
+  // power of two; one is some nanoseconds. They depend on the language and the
+  // text alone, not on what was made before. REQUIRES: Next() was called so.
+  int64_t StepsOf(State state, uint8_t byte) const {
+    return int64_t{1} << RecordOf(state).log_steps[automaton_->ClassOf(byte)];
+  }
+  // As Next() above, for one byte after the other.
   State Next(State state, std::string_view bytes) const;
 
   // True if a text of the language ends here.
@@ -81,7 +89,8 @@ class PushdownConfigurations {
   }
   // With costs in bytes, for texts of bytes.
   int32_t min_bytes(State state) const { return min_to_end(state); }
-  // Returns the bytes of a configuration with its transitions.
+  // Returns the bytes of a configuration with its transitions, and of the
+  // stacks that were made to reach it.
   int64_t num_bytes_of(State state) const;
 
   // As for ByteAutomaton. No byte is known to follow where there are too many.
@@ -99,6 +108,7 @@ class PushdownConfigurations {
   // Configurations so far, and the bytes of all.
   int64_t num_configurations() const;
   int64_t num_bytes() const;
+  const PushdownCosts& costs() const { return costs_; }
 
  private:
   static constexpr State kUnknown = -3;
@@ -124,12 +134,24 @@ class PushdownConfigurations {
     bool accepts = false;
     int32_t more = kNever;
     std::unique_ptr<std::atomic<State>[]> next;  // [num_classes]
+    // [num_classes]  Written before `next`.
+    std::unique_ptr<uint8_t[]> log_steps;
+    mutable std::atomic<int64_t> node_bytes = 0;
   };
   struct Chunk {
     std::array<std::unique_ptr<Record>, kChunkSize> records;
   };
   // The ways of a new configuration.
   struct Closure;
+  // What a transition has taken so far.
+  struct Work {
+    // To visit a way, or to look a node up, against copying an edge.
+    static constexpr int64_t kVisit = 16;
+    bool is_spent() const { return num_steps > kMaxSteps; }
+    int64_t num_steps = 0;
+    // Unions of several nodes, by these, ascending.
+    std::map<std::vector<int32_t>, int32_t> unions;
+  };
 
   const Record& RecordOf(State state) const {
     return *chunks_[state >> kChunkBits]
@@ -139,14 +161,17 @@ class PushdownConfigurations {
   State MakeNext(State state, int byte_class) const;
   // Returns the configuration of these ways and of those that calls and returns
   // lead to.
-  State Add(std::vector<Way> ways) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  State Add(std::vector<Way> ways, Work* work) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Appends what calls and returns lead to. Returns false if that is too much.
-  bool Close(std::vector<Way> ways, Closure* closure) const
+  bool Close(std::vector<Way> ways, Closure* closure, Work* work) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Makes the ways with one state and height one. Sorts them.
-  void Merge(std::vector<Way>* ways) const
+  void Merge(std::vector<Way>* ways, Work* work) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  int32_t Union(int32_t a, int32_t b) const
+  // Returns the node of the stacks of all `nodes`, which have one height; any
+  // node if the work is spent.
+  int32_t Union(std::vector<int32_t> nodes, Work* work) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   int32_t Intern(Node node) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   State InternRecord(std::vector<Way> ways, bool accepts, int32_t more) const
@@ -174,8 +199,6 @@ class PushdownConfigurations {
   mutable std::unordered_multimap<uint64_t, int32_t> node_numbers_
       ABSL_GUARDED_BY(mutex_);
   mutable std::unordered_multimap<uint64_t, State> numbers_
-      ABSL_GUARDED_BY(mutex_);
-  mutable std::map<std::pair<int32_t, int32_t>, int32_t> unions_
       ABSL_GUARDED_BY(mutex_);
   mutable State num_records_ ABSL_GUARDED_BY(mutex_) = 0;
   mutable int64_t num_bytes_ ABSL_GUARDED_BY(mutex_) = 0;

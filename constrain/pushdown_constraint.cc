@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <string_view>
+#include <unordered_set>
 
 #include "base/field_error.h"
 #include "base/hash.h"
@@ -50,8 +51,9 @@ PushdownConstraint::PushdownConstraint(
           " must not be so ambiguous: a text may be "
           "read in more than ",
           Configurations::kMaxWays,
-          " ways at once, or those within the next token in more than ",
-          kMaxWaysOfList))) {
+          " ways at once, those within the next token in more than ",
+          kMaxWaysOfList, ", or these take more than ", kMaxStepsOfList,
+          " steps or ", MemorySize{options_.max_list_bytes}))) {
   for (TokenId token = 0; token < vocabulary_->inside.vocab_size(); ++token) {
     if (IsDroppedSpace(token)) dropped_spaces_.push_back(token);
   }
@@ -71,16 +73,32 @@ bool PushdownConstraint::IsDroppedSpace(TokenId token) const {
 }
 
 template <typename Visit, typename Meet>
-bool PushdownConstraint::ForEachNext(State state, const Visit& visit,
+bool PushdownConstraint::ForEachNext(State state, bool is_bounded,
+                                     const Visit& visit,
                                      const Meet& meet) const {
   bool is_known = true;
-  std::vector<bool> is_met;  // by configuration
+  std::vector<bool> is_met;             // by configuration
+  std::unordered_set<int64_t> counted;  // transitions of more than few steps
   int64_t num_ways = 0;
+  int64_t num_steps = 0;
+  int64_t num_bytes = 0;
+  const auto is_too_much = [&] {
+    return num_ways > kMaxWaysOfList || num_steps > kMaxStepsOfList ||
+           num_bytes > options_.max_list_bytes;
+  };
   TrieAt(state).ForEachLegalBy(
       [&](Configurations::State from, uint8_t byte) {
-        if (num_ways > kMaxWaysOfList) is_known = false;
+        if (is_bounded && is_too_much()) is_known = false;
         if (!is_known) return Configurations::kTooMany;
         const Configurations::State next = configurations_.Next(from, byte);
+        if (is_bounded) {
+          const int64_t steps = configurations_.StepsOf(from, byte);
+          const int byte_class = configurations_.automaton().ClassOf(byte);
+          if (steps > kFewSteps &&
+              counted.insert(int64_t{from} * 256 + byte_class).second) {
+            num_steps += steps;
+          }
+        }
         if (next < 0) {
           if (next == Configurations::kTooMany) is_known = false;
           return next;
@@ -89,6 +107,7 @@ bool PushdownConstraint::ForEachNext(State state, const Visit& visit,
         if (!is_met[next]) {
           is_met[next] = true;
           num_ways += 1 + configurations_.num_ways(next);
+          num_bytes += configurations_.num_bytes_of(next);
           meet(StateOf(next));
         }
         return next;
@@ -110,7 +129,7 @@ void PushdownConstraint::CountFromOpening() {
   for (const State state : {kAfterSpace, kOpening}) {
     int32_t fewest = kNever;
     ForEachNext(
-        state,
+        state, /*is_bounded=*/true,
         [&](TokenId, State next) {
           const int32_t more = AcceptsText(next) ? 0 : MinMore(next);
           fewest = std::min(fewest, AddCosts(more, 1));
@@ -176,8 +195,9 @@ PushdownConstraint::Found PushdownConstraint::Find(State state,
     }
     tokens.push_back(token);
   };
-  found.is_known = ForEachNext(
-      state, visit, [&](State next) { found.states.push_back(next); });
+  found.is_known =
+      ForEachNext(state, /*is_bounded=*/room == kNever, visit,
+                  [&](State next) { found.states.push_back(next); });
   SortTokens(vocabulary_->inside.vocab_size(), &tokens);
   if (AcceptsText(state)) {
     const std::vector<TokenId>& end_ids = options_.end_ids;
@@ -283,8 +303,10 @@ int32_t PushdownConstraint::MinRoom(bool is_empty_text_legal) const {
 
 int64_t PushdownConstraint::num_bytes() const {
   const std::lock_guard lock(mutex_);
-  return configurations_.automaton().table_bytes() +
-         configurations_.num_bytes() + num_list_bytes_;
+  const PushdownAutomaton& automaton = configurations_.automaton();
+  return automaton.table_bytes() + automaton.bytes().num_bytes() +
+         configurations_.costs().num_bytes() + configurations_.num_bytes() +
+         num_list_bytes_;
 }
 
 bool PushdownConstraint::is_full() const {

@@ -86,9 +86,13 @@ class PushdownConstraint final : public LanguageConstraint {
 
  private:
   using Configurations = PushdownConfigurations;
-  // Bounds the time of a list: ways to read the text, of all configurations
-  // within the tokens.
+  // Bound the time of a list: ways to read the text, of all configurations
+  // within the tokens, and steps of the transitions between them. That is 0.1
+  // to 0.4 s of a core. Transitions of few steps are not counted, because the
+  // vocabulary has only so many.
   static constexpr int64_t kMaxWaysOfList = 1 << 18;
+  static constexpr int64_t kMaxStepsOfList = 1 << 24;
+  static constexpr int64_t kFewSteps = 64;
 
   // After an end id; before the text; after a dropped space there. From kFirst
   // on the states are configurations.
@@ -140,9 +144,11 @@ class PushdownConstraint final : public LanguageConstraint {
   bool IsDroppedSpace(TokenId token) const;
   // Calls visit(token, next) for each token that the language allows, and
   // meet(state) once for each configuration within and after them. Returns
-  // false if these are too many.
+  // false if these are too many, or take too many steps or bytes.
+  //   is_bounded  false: all are made and were within the bounds before
   template <typename Visit, typename Meet>
-  bool ForEachNext(State state, const Visit& visit, const Meet& meet) const;
+  bool ForEachNext(State state, bool is_bounded, const Visit& visit,
+                   const Meet& meet) const;
   void CountFromOpening();
   int64_t CountLastTokens() const;
 

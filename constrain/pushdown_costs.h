@@ -35,6 +35,13 @@ struct PushdownCosts {
   int32_t More(int32_t state, int level) const {
     return more[std::min(level, static_cast<int>(more.size()) - 1)][state];
   }
+  int64_t num_bytes() const {
+    int64_t num_bytes = 0;
+    for (const std::vector<int32_t>& level : more) {
+      num_bytes += static_cast<int64_t>(level.size() * sizeof(int32_t));
+    }
+    return num_bytes;
+  }
 };
 
 // The sum, kNever if one of them is or it is as large.

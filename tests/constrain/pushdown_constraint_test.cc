@@ -275,6 +275,42 @@ TEST(PushdownConstraintTest, TooAmbiguousGrammarsEndTheRequestWithAnError) {
                HasSubstr("a text may be read in more than 256 ways at once")));
 }
 
+// After each letter there are as many stacks as callees.
+TEST(PushdownConstraintTest, AListIsMadeInBoundedTimeAndMemory) {
+  constexpr int kCallees = 300;
+  std::string grammar = "root ::= \"=\" s | \"!\"\ns ::= \"_\"";
+  std::vector<std::string> vocabulary = {"", "=", "!", "_"};
+  for (char letter = 'a'; letter <= 'z'; ++letter) {
+    for (int i = 0; i < kCallees; ++i) {
+      grammar += Concat(" | \"", std::string(1, letter), "\" s", i, " \"",
+                        std::string(1, letter), i, ";\"");
+    }
+    for (char second = 'a'; second <= 'z'; ++second) {
+      for (char third = 'a'; third <= 'z'; ++third) {
+        vocabulary.push_back({letter, second, third});
+      }
+    }
+  }
+  for (int i = 0; i < kCallees; ++i) grammar += Concat("\ns", i, " ::= s");
+  ASSERT_OK_AND_ASSIGN(const auto constraint,
+                       MakeConstraint(grammar, vocabulary, {.end_ids = {0}}));
+  const State state = constraint->Advance(constraint->start(), 1);
+  ASSERT_NE(state, Constraint::kNone);
+  const Constraint::Legal legal = constraint->LegalTokens(state, kLarge);
+  ASSERT_NE(legal.error, nullptr);
+  EXPECT_THAT(*legal.error, StatusIs(absl::StatusCode::kResourceExhausted,
+                                     HasSubstr("constraint.grammar")));
+  const PushdownConfigurations& configurations = constraint->configurations();
+  EXPECT_LT(configurations.num_configurations(), 4'000);
+  EXPECT_LT(configurations.num_bytes(), 128 << 20);
+  // The states have the bytes of their stacks.
+  int64_t num_bytes = 0;
+  for (int i = 0; i < configurations.num_configurations(); ++i) {
+    num_bytes += configurations.num_bytes_of(i);
+  }
+  EXPECT_GT(num_bytes, configurations.num_bytes() / 2);
+}
+
 TEST(PushdownConstraintTest, StatesAndListsCountUpToTheLimit) {
   const std::vector<std::string> vocabulary = Tokens("[]()a");
   ASSERT_OK_AND_ASSIGN(

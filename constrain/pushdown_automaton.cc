@@ -165,7 +165,8 @@ absl::Status PushdownAutomaton::CountBytes(CompileBudget* budget) {
   }
   return InvalidArgument(
       "in each text more than ", max_depth_,
-      " rules that lead back to themselves are within one another, the limit");
+      " rules or references that lead back to themselves are within one "
+      "another, the limit");
 }
 
 // Its accepting states call the start of this, and nothing follows the call.

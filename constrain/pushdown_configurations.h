@@ -143,7 +143,7 @@ class PushdownConfigurations {
   };
   // The ways of a new configuration.
   struct Closure;
-  // What a transition has taken so far.
+  // The steps and unions of a transition so far.
   struct Work {
     // To visit a way, or to look a node up, against copying an edge.
     static constexpr int64_t kVisit = 16;

@@ -29,6 +29,13 @@ PushdownConstraint::Make(std::shared_ptr<const PushdownAutomaton> automaton,
   }
   if (constraint->MinMore(start) == kNever) {
     if (!constraint->AcceptsText(start)) {
+      // States that tokens can complete may seem to be others.
+      if (!constraint->configurations_.costs().is_exact &&
+          !constraint->vocabulary_->inside.has_all_bytes()) {
+        return InvalidArgument(
+            "finding the states that tokens can complete takes more than ",
+            constraint->options_.limits.max_steps, " steps, the limit");
+      }
       return InvalidArgument(
           "the vocabulary can spell no text of the language");
     }

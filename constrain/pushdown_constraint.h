@@ -48,8 +48,9 @@ class PushdownConstraint final : public LanguageConstraint {
     std::string name = "constraint.grammar";
   };
   // Errors: kInvalidArgument if the vocabulary can spell no text of the
-  // language, or if the empty text alone is in it and no id ends it; if the
-  // limits are exceeded; or if the language is too ambiguous.
+  // language, or lacks a byte and the steps find none; if the empty text alone
+  // is in it and no id ends it; if the limits are exceeded; or if the language
+  // is too ambiguous.
   static absl::StatusOr<std::shared_ptr<const PushdownConstraint>> Make(
       std::shared_ptr<const PushdownAutomaton> automaton,
       std::shared_ptr<const TokenVocabulary> vocabulary, Options options);

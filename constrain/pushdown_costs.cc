@@ -35,8 +35,9 @@ absl::StatusOr<PushdownCosts> CountPushdownCosts(
     calls = std::move(edges);
     // The first levels are most of what texts use.
     max_steps /= 2;
-    costs.more.push_back(
-        CountTokensToEnd(automaton, calls, tokens, max_steps).more);
+    TokensToEnd counts = CountTokensToEnd(automaton, calls, tokens, max_steps);
+    costs.more.push_back(std::move(counts.more));
+    costs.is_exact &= counts.is_exact;
   }
   return costs;
 }

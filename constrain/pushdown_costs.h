@@ -31,6 +31,8 @@ struct PushdownCosts {
   // calls within one another as the level; kNever if there are none. The last
   // level is also that of more room.
   std::vector<std::vector<int32_t>> more;
+  // False: the steps did not suffice, so some are more than the fewest.
+  bool is_exact = true;
 
   int32_t More(int32_t state, int level) const {
     return more[std::min(level, static_cast<int>(more.size()) - 1)][state];
@@ -51,7 +53,7 @@ inline int32_t AddCosts(int32_t a, int32_t b) {
 
 // Takes steps of `budget` for each level in proportion to the transitions and
 // calls, and as many steps as its limit for the tokens. If these do not
-// suffice, some numbers are more than the fewest.
+// suffice, some numbers are more than the fewest (is_exact).
 // Errors: kInvalidArgument if the budget is spent.
 absl::StatusOr<PushdownCosts> CountPushdownCosts(
     const PushdownAutomaton& automaton, const TokenSuffixes& tokens,

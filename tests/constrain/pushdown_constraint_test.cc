@@ -258,6 +258,26 @@ TEST(PushdownConstraintTest, VocabulariesWithoutSomeBytesSpellTheRest) {
                        "the vocabulary can spell no text of the language"));
 }
 
+TEST(PushdownConstraintTest, TooFewStepsAreNoLackOfATextThatCanBeSpelt) {
+  // Without the letters alone.
+  std::vector<std::string> vocabulary = {"", "(", ")"};
+  for (char a = 'a'; a <= 'p'; ++a) {
+    for (char b = 'a'; b <= 'p'; ++b) vocabulary.push_back({a, b});
+  }
+  int num_unfound = 0;
+  for (int64_t steps = 64; steps < 1 << 20; steps += steps / 4) {
+    const absl::Status status =
+        MakeConstraint("root ::= \"(\" root \")\" | [a-p]{8}", vocabulary,
+                       {.end_ids = {0}, .limits = {.max_steps = steps}})
+            .status();
+    if (status.ok()) continue;
+    EXPECT_THAT(status, StatusIs(absl::StatusCode::kInvalidArgument,
+                                 HasSubstr("steps")));
+    num_unfound += std::string(status.message()).starts_with("finding");
+  }
+  EXPECT_GT(num_unfound, 0);
+}
+
 TEST(PushdownConstraintTest, TooAmbiguousGrammarsEndTheRequestWithAnError) {
   std::string grammar = "root ::= \"b\" root \"c\" | \"y\"";
   for (int i = 0; i < 300; ++i) grammar += Concat(" | r", i);

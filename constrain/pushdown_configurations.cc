@@ -35,8 +35,8 @@ PushdownConfigurations::PushdownConfigurations(
   const std::lock_guard lock(mutex_);
   const int32_t empty = Intern({.height = 0, .cost = 0, .edges = {}});
   Work work;
-  // Few ways lead from one state.
-  Add({{PushdownAutomaton::kStart, empty}}, &work);
+  has_start_ = Add({{PushdownAutomaton::kStart, empty}}, &work) == kStart;
+  if (!has_start_) InternRecord({}, /*accepts=*/false, kNever);
 }
 
 PushdownConfigurations::~PushdownConfigurations() {

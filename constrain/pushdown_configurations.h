@@ -57,6 +57,9 @@ class PushdownConfigurations {
   ~PushdownConfigurations();
 
   const PushdownAutomaton& automaton() const { return *automaton_; }
+  // False if the language is too ambiguous at its start, as kTooMany is; then
+  // nothing leads from kStart.
+  bool has_start() const { return has_start_; }
 
   // Returns the configuration after `byte`; kNone if no text of the language
   // has it there; kTooMany. REQUIRES: `state` is a configuration.
@@ -192,6 +195,8 @@ class PushdownConfigurations {
   const std::shared_ptr<const PushdownAutomaton> automaton_;
   const PushdownCosts costs_;
   const std::unique_ptr<std::atomic<Chunk*>[]> chunks_;  // [kMaxChunks]
+
+  bool has_start_ = false;
 
   mutable std::mutex mutex_;
   mutable std::vector<Node> nodes_ ABSL_GUARDED_BY(mutex_);

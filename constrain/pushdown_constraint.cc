@@ -22,11 +22,12 @@ PushdownConstraint::Make(std::shared_ptr<const PushdownAutomaton> automaton,
   std::shared_ptr<PushdownConstraint> constraint(
       new PushdownConstraint(std::move(automaton), std::move(costs),
                              std::move(vocabulary), std::move(options)));
+  const absl::Status too_ambiguous =
+      InvalidArgument(Message(constraint->too_ambiguous_));
+  if (!constraint->configurations_.has_start()) return too_ambiguous;
   constraint->CountFromOpening();
   const State start = constraint->start();
-  if (constraint->EntryOf(start).list == nullptr) {
-    return InvalidArgument(Message(constraint->too_ambiguous_));
-  }
+  if (constraint->EntryOf(start).list == nullptr) return too_ambiguous;
   if (constraint->MinMore(start) == kNever) {
     if (!constraint->AcceptsText(start)) {
       // States that tokens can complete may seem to be others.

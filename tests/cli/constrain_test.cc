@@ -170,6 +170,14 @@ TEST(ConstrainTest, TextsOfAGrammarAreThoseOfItsRoot) {
   std::ofstream(file) << "root ::= a\na ::= root \"x\" | \"y\"";
   EXPECT_THAT(Constrain({"--grammar", file}).err,
               HasSubstr("--grammar: rule \"a\" is left recursive"));
+  std::string ambiguous = "root ::= \"c\"";
+  for (int i = 0; i < 300; ++i) ambiguous += Concat(" | s", i, " \"q\"");
+  for (int i = 0; i < 300; ++i) {
+    ambiguous += Concat("\ns", i, " ::= \"a\" root \"", i, "\" | \"b\"");
+  }
+  EXPECT_THAT(
+      Constrain({"--grammar", scratch.Write("ways.gbnf", ambiguous), "b"}).err,
+      HasSubstr("too ambiguous where a text begins"));
   EXPECT_THAT(Constrain({"--grammar", "nope.gbnf"}).err,
               HasSubstr("--grammar: no such file: nope.gbnf"));
 }

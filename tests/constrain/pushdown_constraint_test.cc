@@ -295,6 +295,25 @@ TEST(PushdownConstraintTest, TooAmbiguousGrammarsEndTheRequestWithAnError) {
                HasSubstr("a text may be read in more than 256 ways at once")));
 }
 
+// The limit of ways holds where a text begins, too.
+TEST(PushdownConstraintTest, AGrammarMayBeTooAmbiguousAtItsStart) {
+  for (const int count : {255, 300, 2'000}) {
+    std::string grammar = "root ::= s\ns ::= \"c\"";
+    for (int i = 0; i < count; ++i) grammar += Concat(" | s", i, " \"q\"");
+    for (int i = 0; i < count; ++i) {
+      grammar += Concat("\ns", i, " ::= \"a\" s \"", i, "\" | \"b\"");
+    }
+    const absl::Status status =
+        MakeConstraint(grammar, {"", "b", "c", "q"}, {.end_ids = {0}}).status();
+    if (count == 255) {
+      EXPECT_OK(status);
+      continue;
+    }
+    EXPECT_THAT(status, StatusIs(absl::StatusCode::kInvalidArgument,
+                                 HasSubstr("must not be so ambiguous")));
+  }
+}
+
 // After each letter there are as many stacks as callees.
 TEST(PushdownConstraintTest, AListIsMadeInBoundedTimeAndMemory) {
   constexpr int kCallees = 300;

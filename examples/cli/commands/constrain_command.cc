@@ -102,6 +102,12 @@ class Language {
     const Stopwatch stopwatch;
     ASSIGN_OR_RETURN(GrammarLanguage compiled, Compile(options));
     Language language(std::move(compiled));
+    if (language.calls_ && !language.configurations_->has_start()) {
+      return InvalidArgument(
+          "the grammar is too ambiguous where a text begins: there are more "
+          "than ",
+          PushdownConfigurations::kMaxWays, " ways to read it");
+    }
     language.compile_ms_ = absl::ToDoubleMilliseconds(stopwatch.Elapsed());
     if (options.model.empty()) return language;
     RETURN_IF_ERROR(

@@ -40,8 +40,9 @@ std::vector<std::string> IdleFieldWarnings(
                               name_of("num_beams"), " 2 or more gives ",
                               is_one ? "it" : "them", " one"));
   }
-  if (!params.start_after.empty() && !params.constraint &&
-      is_given("start_after")) {
+  // `params` may lack large values, such as a constraint, that are given.
+  if (!params.start_after.empty() && is_given("start_after") &&
+      !params.constraint && !is_given("constraint")) {
     warnings.push_back(Concat(name_of("start_after"), " has no effect without ",
                               name_of("constraint")));
   }

@@ -227,7 +227,9 @@ TEST(BatchTest, FieldsWithoutEffectHaveANoteEach) {
                R"("do_sample": true, "temperature": 0, "top_k": 3,)"
                R"( "speculate": "ngram:2:rejection"}})"
                "\n" +
-               prompt + "\"renormalize_logits\": true}}\n");
+               prompt + "\"renormalize_logits\": true}}\n" + prompt +
+               R"("start_after": ".", "constraint": {"choice": ["7"]}}})"
+               "\n");
   EXPECT_EQ(run.exit_code, 0);
   EXPECT_EQ(run.err,
             "espalier: note: request 1: top_k has no effect with temperature "

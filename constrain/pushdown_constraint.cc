@@ -23,7 +23,7 @@ PushdownConstraint::Make(std::shared_ptr<const PushdownAutomaton> automaton,
       new PushdownConstraint(std::move(automaton), std::move(costs),
                              std::move(vocabulary), std::move(options)));
   const absl::Status too_ambiguous =
-      InvalidArgument(Message(constraint->too_ambiguous_));
+      TooAmbiguous(absl::StatusCode::kInvalidArgument, constraint->options_);
   if (!constraint->configurations_.has_start()) return too_ambiguous;
   constraint->CountFromOpening();
   const State start = constraint->start();
@@ -48,20 +48,25 @@ PushdownConstraint::Make(std::shared_ptr<const PushdownAutomaton> automaton,
   return constraint;
 }
 
+absl::Status PushdownConstraint::TooAmbiguous(absl::StatusCode code,
+                                              const Options& options) {
+  return MakeFieldError(
+      code, FieldName{options.name},
+      " must not be so ambiguous: a text may be read in more than ",
+      Configurations::kMaxWays,
+      " ways at once, those within the next token in more than ",
+      kMaxWaysOfList, ", or these take more than ", kMaxStepsOfList,
+      " steps or ", MemorySize{options.max_list_bytes});
+}
+
 PushdownConstraint::PushdownConstraint(
     std::shared_ptr<const PushdownAutomaton> automaton, PushdownCosts costs,
     std::shared_ptr<const TokenVocabulary> vocabulary, Options options)
     : vocabulary_(std::move(vocabulary)),
       options_(std::move(options)),
       configurations_(std::move(automaton), std::move(costs)),
-      too_ambiguous_(MarkPermanent(MakeFieldError(
-          absl::StatusCode::kResourceExhausted, FieldName{options_.name},
-          " must not be so ambiguous: a text may be "
-          "read in more than ",
-          Configurations::kMaxWays,
-          " ways at once, those within the next token in more than ",
-          kMaxWaysOfList, ", or these take more than ", kMaxStepsOfList,
-          " steps or ", MemorySize{options_.max_list_bytes}))) {
+      too_ambiguous_(MarkPermanent(
+          TooAmbiguous(absl::StatusCode::kResourceExhausted, options_))) {
   for (TokenId token = 0; token < vocabulary_->inside.vocab_size(); ++token) {
     if (IsDroppedSpace(token)) dropped_spaces_.push_back(token);
   }

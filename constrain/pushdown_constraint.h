@@ -150,6 +150,8 @@ class PushdownConstraint final : public LanguageConstraint {
   template <typename Visit, typename Meet>
   bool ForEachNext(State state, bool is_bounded, const Visit& visit,
                    const Meet& meet) const;
+  static absl::Status TooAmbiguous(absl::StatusCode code,
+                                   const Options& options);
   void CountFromOpening();
   int64_t CountLastTokens() const;
 

@@ -168,7 +168,7 @@ void PushdownConfigurations::Merge(std::vector<Way>* ways, Work* work) const {
 int32_t PushdownConfigurations::Union(std::vector<int32_t> nodes,
                                       Work* work) const {
   std::ranges::sort(nodes);
-  nodes.erase(std::ranges::unique(nodes).begin(), nodes.end());
+  nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());
   if (nodes.size() == 1 || work->is_spent()) return nodes[0];
   work->num_steps += Work::kVisit;
   const auto found = work->unions.find(nodes);

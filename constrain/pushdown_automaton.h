@@ -1,8 +1,8 @@
 // PushdownAutomaton: a language of byte strings by several finite automata that
 // call one another, as the rules of a recursive grammar do (a recursive
 // transition network). A call leads to the start of another automaton; where
-// that one accepts, the text may go on in the state after the call. A stack has
-// the states to return to, at most max_depth() of them, so a text that needs
+// that one accepts, the text may continue in the state after the call. A stack
+// has the states to return to, at most max_depth() of them; a text that needs
 // more is not in the language. A call after which nothing can follow takes no
 // place on the stack.
 //

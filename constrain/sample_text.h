@@ -17,7 +17,7 @@ namespace espalier {
 // From `max_bytes` bytes on the text is completed by the fewest bytes.
 std::string SampleText(const ByteAutomaton& automaton, int64_t max_bytes,
                        std::mt19937_64* random);
-// As above; nullopt where the language is too ambiguous to go on.
+// As above; nullopt where the language becomes too ambiguous.
 std::optional<std::string> SampleText(
     const PushdownConfigurations& configurations, int64_t max_bytes,
     std::mt19937_64* random);

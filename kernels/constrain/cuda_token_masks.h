@@ -3,7 +3,7 @@
 // kept of tokens and states but the tables of the constraints, which are
 // uploaded once; the bytes of each token are walked along the automaton.
 //
-// The same bits as reference::TokenMask.
+// Its bits equal those of reference::TokenMask.
 #pragma once
 
 #include <cuda_runtime_api.h>

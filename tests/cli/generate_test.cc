@@ -48,9 +48,8 @@ TEST(GenerateTest, TextsAreInALanguage) {
   EXPECT_EQ(digits.exit_code, 0) << digits.err;
   EXPECT_THAT(digits.out, MatchesRegex("It rains.\n +-[0-9.]+  [0-9]{3}\n"));
   // Each --choice takes one text, whatever it looks like.
-  const ProgramRun delayed =
-      Generate({"--choice", "7", "--start-after", "[,", "--max-new-tokens",
-                "12", "It rains."});
+  const ProgramRun delayed = Generate({"--choice", "7", "--start-after", "[,",
+                                       "--max-new-tokens", "12", "It rains."});
   EXPECT_EQ(delayed.exit_code, 0) << delayed.err;
   EXPECT_THAT(delayed.out, ::testing::EndsWith("[,7\n"));
   const ProgramRun choice = Generate({"--choice", "[a, b]", "It rains."});

@@ -87,12 +87,12 @@ class PushdownConstraint final : public LanguageConstraint {
 
  private:
   using Configurations = PushdownConfigurations;
-  // Bound the time of a list: ways to read the text, of all configurations
-  // within the tokens, and steps of the transitions between them. That is 0.1
-  // to 0.4 s of a core. Transitions of few steps are not counted, because the
-  // vocabulary has only so many.
+  // Bound the time of a list, which other requests wait for: ways to read the
+  // text, of all configurations within the tokens, and steps of the transitions
+  // between them, each of some nanoseconds. Transitions of few steps are not
+  // counted, because the vocabulary has only so many.
   static constexpr int64_t kMaxWaysOfList = 1 << 18;
-  static constexpr int64_t kMaxStepsOfList = 1 << 24;
+  static constexpr int64_t kMaxStepsOfList = 1 << 21;
   static constexpr int64_t kFewSteps = 64;
 
   // After an end id; before the text; after a dropped space there. From kFirst

@@ -40,7 +40,7 @@ FUZZ_TARGET(tokenizer_config, input) {
   }
   const auto tokens = (*tokenizer)->Encode("abc", {.add_special_tokens = true});
   CHECK(tokens.ok()) << tokens.status().ToString();
-  const auto value = ParseJson(input);
+  const auto value = ParsePythonJson(input);
   CHECK(value.ok() && value->is_object());
 }
 

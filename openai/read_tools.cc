@@ -78,15 +78,24 @@ absl::StatusOr<std::string> ReadToolName(Api api, const std::string& path,
   return std::string(text);
 }
 
-absl::Status CheckStrict(Api api, const std::string& path,
-                         const json::value& tool) {
-  const json::value* const strict =
-      tool.at("function").get_object().if_contains("strict");
-  if (strict == nullptr || strict->is_bool() || strict->is_null()) {
-    return absl::OkStatus();
+// `tool` has a name. Null members are as if they were not there.
+absl::Status CheckFunction(Api api, const std::string& path,
+                           const json::value& tool) {
+  const json::object& function = tool.at("function").get_object();
+  const auto error = [&](std::string_view wanted, const json::value* value) {
+    return InvalidField(FieldName{path}, MemberOfFunction(api), wanted,
+                        Got(Shown(value)));
+  };
+  const json::value* const parameters = function.if_contains("parameters");
+  if (parameters != nullptr && !parameters->is_object() &&
+      !parameters->is_null()) {
+    return error(".parameters must be an object", parameters);
   }
-  return InvalidField(FieldName{path}, MemberOfFunction(api),
-                      ".strict must be true or false", Got(Shown(strict)));
+  const json::value* const strict = function.if_contains("strict");
+  if (strict != nullptr && !strict->is_bool() && !strict->is_null()) {
+    return error(".strict must be true or false", strict);
+  }
+  return absl::OkStatus();
 }
 
 absl::Status ReadMode(std::string_view name, std::string_view mode,
@@ -153,7 +162,7 @@ absl::Status ReadTools(std::string_view name, const JsonText& json,
     if (api == Api::kResponses) MakeToolOfChat(&list[i]);
     ASSIGN_OR_RETURN(std::string tool_name,
                      ReadToolName(api, path, list[i], limits));
-    RETURN_IF_ERROR(CheckStrict(api, path, list[i]));
+    RETURN_IF_ERROR(CheckFunction(api, path, list[i]));
     draft->tool_names.push_back(std::move(tool_name));
   }
   draft->tools = std::move(tools);

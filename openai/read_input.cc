@@ -1,7 +1,9 @@
 #include "openai/read_input.h"
 
 #include <optional>
+#include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/field_error.h"
@@ -134,6 +136,34 @@ absl::Status ReadItem(const std::string& name, json::value* value) {
   return RenameParts(name + ".content", &content->get_array());
 }
 
+// Each output is that of a call of the input.
+absl::Status CheckCallIds(const std::string& name,
+                          const json::array& messages) {
+  std::set<std::string_view> ids;
+  for (const json::value& message : messages) {
+    const json::value* const calls =
+        message.get_object().if_contains("tool_calls");
+    if (calls == nullptr || !calls->is_array()) continue;
+    for (const json::value& call : calls->get_array()) {
+      const json::value* const id = call.get_object().if_contains("id");
+      if (id != nullptr && id->is_string()) {
+        ids.insert(std::string_view(id->get_string()));
+      }
+    }
+  }
+  for (size_t i = 0; i < messages.size(); ++i) {
+    const json::value* const id =
+        messages[i].get_object().if_contains("tool_call_id");
+    if (id == nullptr || messages[i].at("role") != "tool") continue;
+    if (ids.contains(std::string_view(id->get_string()))) continue;
+    return InvalidField(
+        FieldName{name}, "[", i,
+        "].call_id must be that of a function_call of the input",
+        Got(Shown(id)));
+  }
+  return absl::OkStatus();
+}
+
 bool IsOfAssistant(const json::value& message) {
   return message.at("role") == "assistant";
 }
@@ -194,6 +224,7 @@ absl::Status ReadInput(std::string_view name, const JsonText& json,
     }
   }
   RETURN_IF_ERROR(CheckMessages(name, &messages));
+  RETURN_IF_ERROR(CheckCallIds(std::string(name), messages));
   DraftedChat(draft).messages = std::move(messages);
   return absl::OkStatus();
 }

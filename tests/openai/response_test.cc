@@ -313,6 +313,16 @@ TEST(ResponseTest, WhatNeedsStateOrHasNoAnswerIsRefusedByName) {
        "input[0].arguments must be a string, got {}"},
       {R"("input": [{"type": "function_call_output", "call_id": "a"}])",
        "input[0].output must be a string or a list of texts, got nothing"},
+      {R"("input": [{"type": "function_call_output", "call_id": "b",
+                     "output": ""}])",
+       "input[0].call_id must be that of a function_call of the input, got "
+       "\"b\""},
+      {R"("input": [{"type": "function_call", "call_id": "a", "name": "f",
+                     "arguments": ""},
+                    {"type": "function_call_output", "call_id": "b",
+                     "output": ""}])",
+       "input[1].call_id must be that of a function_call of the input, got "
+       "\"b\""},
       {R"("input": [{"type": "function_call_output", "call_id": "a",
                      "output": [{"type": "input_text", "text": 5}]}])",
        "input[0].output[0].text must be a string, got 5"},

@@ -158,6 +158,25 @@ class GbnfParser {
     return text_.substr(at).starts_with("::=");
   }
 
+  // True if a rule of Lark begins `text`, "?start: ..." or "WORD.2: ...", or
+  // one of its comments.
+  static bool IsOfLark(std::string_view text) {
+    if (text.starts_with("//")) return true;
+    const auto skip = [&](auto is_skipped) {
+      const auto end = std::ranges::find_if_not(text, is_skipped);
+      text.remove_prefix(end - text.begin());
+    };
+    skip([](char c) { return c == '?' || c == '!'; });
+    if (text.empty() || !(IsLetter(text[0]) || text[0] == '_')) return false;
+    skip(IsOfName);
+    if (text.starts_with(".")) {
+      text.remove_prefix(1);
+      skip(IsOfName);  // a priority
+    }
+    skip([](char c) { return c == ' ' || c == '\t'; });
+    return text.starts_with(":") && !text.starts_with("::");
+  }
+
   absl::StatusOr<int> NumberOf(std::string_view name, size_t at) {
     const auto found = numbers_.find(name);
     if (found != numbers_.end()) return found->second;
@@ -177,17 +196,14 @@ class GbnfParser {
                    ShownAt(begin), "; a grammar is in GBNF, as of llama.cpp");
     }
     const std::string_view name = TakeName();
-    if (name.empty()) {
-      return Error(begin, "a rule is written name ::= ..., got ",
-                   ShownAt(begin));
-    }
     SkipSpace(/*lines=*/false);
-    if (!Take("::=")) {
+    if (name.empty() || !Take("::=")) {
       return Error(begin, "a rule is written name ::= ..., got ",
                    ShownAt(begin),
-                   Looks(":") ? "; Lark is not supported, a grammar is in "
-                                "GBNF, as of llama.cpp"
-                              : "");
+                   IsOfLark(text_.substr(begin))
+                       ? "; Lark is not supported, a grammar is in GBNF, as of "
+                         "llama.cpp"
+                       : "");
     }
     ASSIGN_OR_RETURN(const int number, NumberOf(name, begin));
     if (is_defined_[number]) {

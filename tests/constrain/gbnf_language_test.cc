@@ -396,6 +396,10 @@ TEST(GbnfLanguageTest, ErrorsNameTheConstructAndItsPlace) {
             "\\\"a\\\"\"; Lark is not supported, a grammar is in GBNF, as of "
             "llama.cpp"},
            {"%ignore WS", "at line 1, column 1: a directive of Lark"},
+           {"?start: \"a\"", "?start: \\\"a\\\"\"; Lark is not supported"},
+           {"!start : \"a\"", "!start : \\\"a\\\"\"; Lark is not supported"},
+           {"WORD.2: \"a\"", "WORD.2: \\\"a\\\"\"; Lark is not supported"},
+           {"// Sums.\nstart: a", "\"// Sums.\"; Lark is not supported"},
            {"root = \"a\"", "at line 1, column 1: a rule is written name ::="},
            {"root ::= /a/",
             "at line 1, column 10: a regular expression of Lark"},

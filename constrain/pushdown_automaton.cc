@@ -163,6 +163,10 @@ absl::Status PushdownAutomaton::CountBytes(CompileBudget* budget) {
       bytes_.More(kStart, max_depth_) != PushdownCosts::kNever) {
     return absl::OkStatus();
   }
+  if (std::ssize(bytes_.more) <= max_depth_) {  // more room changes nothing
+    return InvalidArgument("each text has ", PushdownCosts::kNever,
+                           " bytes or more, the limit");
+  }
   return InvalidArgument(
       "in each text more than ", max_depth_,
       " rules or references that lead back to themselves are within one "

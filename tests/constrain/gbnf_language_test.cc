@@ -473,6 +473,17 @@ TEST(GbnfLanguageTest, HostileGrammarsAreRefusedWithinTheBudget) {
   // Its shortest text has 2^40 letters, or ends by a call at some depth.
   const auto compiled = CompileGbnf(recursive);
   EXPECT_TRUE(compiled.ok() || compiled.status().code() == kInvalid);
+  // Its shortest text has 2^31 letters, each with few calls around it.
+  std::string long_texts = "root ::= r0\n";
+  for (int i = 0; i < 31; ++i) {
+    long_texts +=
+        Concat("r", i, " ::= r", i + 1, " r", i + 1, " | \"(\" r0 \")\"\n");
+  }
+  long_texts += "r31 ::= \"x\"";
+  EXPECT_THAT(CompileGbnf(long_texts).status(),
+              StatusIs(kInvalid,
+                       "each text has 2147483647 bytes or more, the "
+                       "limit"));
   // Nested deeper than any text may be.
   std::string chain = "root ::= \"a\" r1 \"b\"\n";
   for (int i = 1; i < 70; ++i) {

@@ -167,16 +167,31 @@ absl::StatusOr<std::optional<ByteAutomaton>> CombineAutomata(
 
 AutomatonRanges::AutomatonRanges(const ByteAutomaton& automaton)
     : num_states(automaton.num_states()) {
+  // Runs of bytes of one class.
+  struct Run {
+    uint8_t first;
+    uint8_t last;
+    int byte_class;
+  };
+  std::vector<Run> runs;
+  for (int i = 0; i < 256; ++i) {
+    const auto byte = static_cast<uint8_t>(i);
+    const int byte_class = automaton.ClassOf(byte);
+    if (i > 0 && runs.back().byte_class == byte_class) {
+      runs.back().last = byte;
+    } else {
+      runs.push_back({byte, byte, byte_class});
+    }
+  }
   for (int32_t s = 0; s < num_states; ++s) {
     if (automaton.accepts(s)) accepts.push_back(s);
     bool is_adjacent = false;  // the last byte has an edge from `s`
-    for (int byte = 0; byte < 256; ++byte) {
-      const auto last = static_cast<uint8_t>(byte);
-      const int32_t to = automaton.Next(s, last);
+    for (const Run& run : runs) {
+      const int32_t to = automaton.NextByClass(s, run.byte_class);
       if (is_adjacent && edges.back().to == to) {
-        edges.back().last = last;
+        edges.back().last = run.last;
       } else if (to != ByteAutomaton::kNone) {
-        edges.push_back({s, last, last, to});
+        edges.push_back({s, run.first, run.last, to});
       }
       is_adjacent = to != ByteAutomaton::kNone;
     }

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -69,24 +70,27 @@ DfaEdges Renumber(const DfaEdges& dfa, const std::vector<int32_t>& numbers,
 
 // Drops states that no text passes. Afterwards state 0 is the start.
 // Errors: kInvalidArgument if there is no text.
-absl::StatusOr<DfaEdges> Trim(const DfaEdges& dfa) {
+absl::Status Trim(DfaEdges* dfa) {
   const std::vector<uint8_t> from_start =
-      Reachable(dfa, {ByteAutomaton::kStart}, /*forward=*/true);
+      Reachable(*dfa, {ByteAutomaton::kStart}, /*forward=*/true);
   std::vector<State> ends;
-  for (State s = 0; s < dfa.num_states(); ++s) {
-    if (dfa.accepts[s] != 0) ends.push_back(s);
+  for (State s = 0; s < dfa->num_states(); ++s) {
+    if (dfa->accepts[s] != 0) ends.push_back(s);
   }
   const std::vector<uint8_t> to_end =
-      Reachable(dfa, std::move(ends), /*forward=*/false);
+      Reachable(*dfa, std::move(ends), /*forward=*/false);
   if (to_end[ByteAutomaton::kStart] == 0) {
     return InvalidArgument("no text matches");
   }
-  std::vector<int32_t> numbers(dfa.num_states(), -1);
+  std::vector<int32_t> numbers(dfa->num_states(), -1);
   int num_states = 0;
-  for (State s = 0; s < dfa.num_states(); ++s) {
+  for (State s = 0; s < dfa->num_states(); ++s) {
     if (from_start[s] != 0 && to_end[s] != 0) numbers[s] = num_states++;
   }
-  return Renumber(dfa, numbers, num_states);
+  if (num_states < dfa->num_states()) {
+    *dfa = Renumber(*dfa, numbers, num_states);
+  }
+  return absl::OkStatus();
 }
 
 // Returns transitions [num_states, num_classes] of numbered states.
@@ -101,22 +105,45 @@ std::vector<State> TableOf(const DfaEdges& dfa) {
   return table;
 }
 
+// A counting sort, if they are not sorted.
+void SortBySource(DfaEdges* dfa) {
+  if (std::ranges::is_sorted(dfa->edges, {}, &DfaEdges::Edge::from)) return;
+  std::vector<int32_t> next(dfa->num_states() + 1, 0);
+  for (const DfaEdges::Edge& edge : dfa->edges) ++next[edge.from + 1];
+  for (int s = 0; s < dfa->num_states(); ++s) next[s + 1] += next[s];
+  std::vector<DfaEdges::Edge> sorted(dfa->edges.size());
+  for (const DfaEdges::Edge& edge : dfa->edges)
+    sorted[next[edge.from]++] = edge;
+  dfa->edges = std::move(sorted);
+}
+
 // Merges classes with equal transitions. Classes are numbered by their
 // smallest byte.
 void MergeClasses(DfaEdges* dfa) {
-  std::vector<std::vector<std::pair<State, State>>> columns(dfa->num_classes);
+  SortBySource(dfa);
+  // Transitions by class, then by source.
+  std::vector<int32_t> first(dfa->num_classes + 1, 0);
+  for (const DfaEdges::Edge& edge : dfa->edges) ++first[edge.byte_class + 1];
+  for (int c = 0; c < dfa->num_classes; ++c) first[c + 1] += first[c];
+  std::vector<std::pair<State, State>> columns(dfa->edges.size());
+  std::vector<int32_t> next(first.begin(), first.end() - 1);
   for (const DfaEdges::Edge& edge : dfa->edges) {
-    columns[edge.byte_class].emplace_back(edge.from, edge.to);
+    columns[next[edge.byte_class]++] = {edge.from, edge.to};
   }
-  for (auto& column : columns) std::sort(column.begin(), column.end());
-  std::map<std::vector<std::pair<State, State>>, int> numbers;
+  const auto column = [&](int c) {
+    return std::span(columns).subspan(first[c], first[c + 1] - first[c]);
+  };
+  const auto is_less = [&](int a, int b) {
+    return std::ranges::lexicographical_compare(column(a), column(b));
+  };
+  std::map<int, int, decltype(is_less)> numbers(is_less);
   std::vector<int> merged(dfa->num_classes, -1);
   std::vector<uint8_t> is_first(dfa->num_classes, 0);
   for (uint8_t& byte_class : dfa->classes) {
     const int old = byte_class;
     if (merged[old] < 0) {
-      const auto [entry, is_new] = numbers.try_emplace(
-          std::move(columns[old]), static_cast<int>(numbers.size()));
+      const auto [entry, is_new] =
+          numbers.try_emplace(old, static_cast<int>(numbers.size()));
       merged[old] = entry->second;
       is_first[old] = is_new;
     }
@@ -131,22 +158,36 @@ void MergeClasses(DfaEdges* dfa) {
   dfa->num_classes = static_cast<int>(numbers.size());
 }
 
-// Numbers the states as ByteAutomaton does.
-DfaEdges NumberByDistance(const DfaEdges& dfa) {
+// Returns the automaton, with states numbered as it says.
+// REQUIRES: classes are numbered by their smallest byte.
+ByteAutomaton NumberByDistance(const DfaEdges& dfa) {
   const std::vector<State> table = TableOf(dfa);
-  std::vector<int32_t> numbers(dfa.num_states(), -1);
+  const auto num_classes = static_cast<size_t>(dfa.num_classes);
+  std::vector<State> numbers(dfa.num_states(), ByteAutomaton::kNone);
   std::vector<State> queue = {ByteAutomaton::kStart};
   numbers[ByteAutomaton::kStart] = 0;
+  ByteAutomaton::Tables tables;
+  tables.classes = dfa.classes;
+  tables.num_classes = dfa.num_classes;
+  tables.next.reserve(table.size());
   for (size_t i = 0; i < queue.size(); ++i) {
     const State* const row =
-        &table[static_cast<size_t>(queue[i]) * dfa.num_classes];
-    for (int c = 0; c < dfa.num_classes; ++c) {
-      if (row[c] == ByteAutomaton::kNone || numbers[row[c]] >= 0) continue;
-      numbers[row[c]] = static_cast<int32_t>(queue.size());
-      queue.push_back(row[c]);
+        &table[static_cast<size_t>(queue[i]) * num_classes];
+    tables.accepts.push_back(dfa.accepts[queue[i]]);
+    for (size_t c = 0; c < num_classes; ++c) {
+      const State to = row[c];
+      if (to == ByteAutomaton::kNone) {
+        tables.next.push_back(ByteAutomaton::kNone);
+        continue;
+      }
+      if (numbers[to] == ByteAutomaton::kNone) {
+        numbers[to] = static_cast<State>(queue.size());
+        queue.push_back(to);
+      }
+      tables.next.push_back(numbers[to]);
     }
   }
-  return Renumber(dfa, numbers, dfa.num_states());
+  return ByteAutomaton(std::move(tables));
 }
 
 }  // namespace
@@ -158,28 +199,29 @@ absl::StatusOr<ByteAutomaton> BuildAutomaton(DfaEdges dfa,
   RETURN_IF_ERROR(
       budget->Take(kStepsOfEdge * (static_cast<int64_t>(dfa.edges.size()) +
                                    dfa.num_states())));
-  ASSIGN_OR_RETURN(dfa, Trim(dfa));
+  MergeClasses(&dfa);
+  const int num_states_before = dfa.num_states();
+  MergeClasses(&dfa);  // fewer edges for the passes below
+  RETURN_IF_ERROR(Trim(&dfa));
   std::vector<int32_t> blocks = MinimizeDfa(dfa);
   const int num_states = 1 + *std::max_element(blocks.begin(), blocks.end());
   RETURN_IF_ERROR(budget->CheckStates(num_states));
-  // The start keeps number 0.
-  const int32_t start = blocks[ByteAutomaton::kStart];
-  for (int32_t& block : blocks) {
-    block = block == start ? 0 : block + (block < start ? 1 : 0);
+  if (num_states < dfa.num_states()) {
+    // The start keeps number 0.
+    const int32_t start = blocks[ByteAutomaton::kStart];
+    for (int32_t& block : blocks) {
+      block = block == start ? 0 : block + (block < start ? 1 : 0);
+    }
+    dfa = Renumber(dfa, blocks, num_states);
   }
-  dfa = Renumber(dfa, blocks, num_states);
-  MergeClasses(&dfa);
+  if (num_states < num_states_before) MergeClasses(&dfa);
   const int64_t bytes = int64_t{num_states} * dfa.num_classes *
                         static_cast<int64_t>(sizeof(State));
   if (bytes > budget->limits().max_table_bytes) {
     return InvalidArgument("it needs a table of ", bytes, " bytes, the limit ",
                            "is ", budget->limits().max_table_bytes);
   }
-  dfa = NumberByDistance(dfa);
-  return ByteAutomaton({.classes = dfa.classes,
-                        .num_classes = dfa.num_classes,
-                        .next = TableOf(dfa),
-                        .accepts = dfa.accepts});
+  return NumberByDistance(dfa);
 }
 
 }  // namespace espalier

@@ -20,17 +20,22 @@ void ByteAutomaton::CountBytesToTheEnd() {
   const size_t num_classes = tables_.num_classes;
   is_last_.assign(n, 1);
   std::vector<int32_t> first(n + 1, 0);  // transitions to each state begin here
-  for (size_t i = 0; i < tables_.next.size(); ++i) {
-    if (tables_.next[i] == kNone) continue;
-    is_last_[i / num_classes] = 0;
-    ++first[tables_.next[i] + 1];
+  for (size_t s = 0; s < n; ++s) {
+    for (size_t c = 0; c < num_classes; ++c) {
+      const State to = tables_.next[s * num_classes + c];
+      if (to == kNone) continue;
+      is_last_[s] = 0;
+      ++first[to + 1];
+    }
   }
   for (size_t s = 0; s < n; ++s) first[s + 1] += first[s];
   std::vector<State> sources(first[n]);
   std::vector<int32_t> end(first.begin(), first.end() - 1);
-  for (size_t i = 0; i < tables_.next.size(); ++i) {
-    const State to = tables_.next[i];
-    if (to != kNone) sources[end[to]++] = static_cast<State>(i / num_classes);
+  for (size_t s = 0; s < n; ++s) {
+    for (size_t c = 0; c < num_classes; ++c) {
+      const State to = tables_.next[s * num_classes + c];
+      if (to != kNone) sources[end[to]++] = static_cast<State>(s);
+    }
   }
   min_bytes_.assign(n, -1);
   std::vector<State> queue;

@@ -27,11 +27,14 @@ class SubsetConstruction {
         end_(end),
         seen_(nfa_.num_states_, 0),
         byte_first_(nfa_.num_states_ + 1, 0),
-        empty_first_(nfa_.num_states_ + 1, 0) {}
+        empty_first_(nfa_.num_states_ + 1, 0),
+        set_of_(nfa_.num_states_, -1) {}
 
   absl::StatusOr<DfaEdges> Run() {
     SortEdges();
     FindClasses();
+    targets_.resize(dfa_.num_classes);
+    target_of_class_.resize(dfa_.num_classes);
     RETURN_IF_ERROR(AddSet({start_}, /*at_start=*/true).status());
     for (size_t i = 0; i < sets_.size(); ++i) {
       RETURN_IF_ERROR(AddEdgesOf(static_cast<int32_t>(i)));
@@ -157,24 +160,29 @@ class SubsetConstruction {
   }
 
   absl::Status AddEdgesOf(int32_t number) {
-    std::vector<Set> targets(dfa_.num_classes);
-    for (const State state : *sets_[number]) {
+    const Set& set = *sets_[number];
+    if (set.empty() || set[0] == nfa_.num_states_) return absl::OkStatus();
+    const bool is_single = set.size() == 1 || set[1] == nfa_.num_states_;
+    if (is_single && HasOneTargetEach(set[0])) {
+      return AddEdgesOfState(number, set[0]);
+    }
+    for (const State state : set) {
       if (state == nfa_.num_states_) continue;
       for (int32_t e = byte_first_[state]; e < byte_first_[state + 1]; ++e) {
         const auto& edge = byte_edges_[e];
         const int first = dfa_.classes[edge.first];
         const int last = dfa_.classes[edge.last];
         RETURN_IF_ERROR(nfa_.budget_->Take(1 + last - first));
-        for (int c = first; c <= last; ++c) targets[c].push_back(edge.to);
+        for (int c = first; c <= last; ++c) targets_[c].push_back(edge.to);
       }
     }
     // Neighbouring classes often lead to the same states.
     int previous = -1;
     int32_t previous_number = -1;
     for (int c = 0; c < dfa_.num_classes; ++c) {
-      if (targets[c].empty()) continue;
-      if (previous < 0 || targets[c] != targets[previous]) {
-        Set states = targets[c];
+      if (targets_[c].empty()) continue;
+      if (previous < 0 || targets_[c] != targets_[previous]) {
+        Set states = targets_[c];
         std::sort(states.begin(), states.end());
         states.erase(std::unique(states.begin(), states.end()), states.end());
         ASSIGN_OR_RETURN(previous_number,
@@ -183,6 +191,40 @@ class SubsetConstruction {
       }
       RETURN_IF_ERROR(nfa_.budget_->Take(4));
       dfa_.edges.push_back({number, c, previous_number});
+    }
+    for (Set& targets : targets_) targets.clear();
+    return absl::OkStatus();
+  }
+
+  // True if each byte leads from a state to one state at most. Sets
+  // target_of_class_.
+  bool HasOneTargetEach(State state) {
+    std::ranges::fill(target_of_class_, -1);
+    for (int32_t e = byte_first_[state]; e < byte_first_[state + 1]; ++e) {
+      const auto& edge = byte_edges_[e];
+      const int last = dfa_.classes[edge.last];
+      for (int c = dfa_.classes[edge.first]; c <= last; ++c) {
+        if (target_of_class_[c] >= 0 && target_of_class_[c] != edge.to) {
+          return false;
+        }
+        target_of_class_[c] = edge.to;
+      }
+    }
+    return true;
+  }
+
+  // As AddEdgesOf, without sets: most states are alone in theirs.
+  absl::Status AddEdgesOfState(int32_t number, State state) {
+    RETURN_IF_ERROR(
+        nfa_.budget_->Take(byte_first_[state + 1] - byte_first_[state]));
+    for (int c = 0; c < dfa_.num_classes; ++c) {
+      const State to = target_of_class_[c];
+      if (to < 0) continue;
+      if (set_of_[to] < 0) {
+        ASSIGN_OR_RETURN(set_of_[to], AddSet({to}, /*at_start=*/false));
+      }
+      RETURN_IF_ERROR(nfa_.budget_->Take(5));
+      dfa_.edges.push_back({number, c, set_of_[to]});
     }
     return absl::OkStatus();
   }
@@ -199,6 +241,11 @@ class SubsetConstruction {
   std::vector<int32_t> empty_first_;  // [num_states + 1], into empty_edges_
   std::vector<std::unique_ptr<Set>> sets_;
   std::unordered_map<const Set*, int32_t, SetHash, SameSet> numbers_;
+  // [num_states]  The set that a state alone leads to, or -1: not known.
+  std::vector<int32_t> set_of_;
+  // [num_classes]  Work of AddEdgesOf; the former is empty in between.
+  std::vector<Set> targets_;
+  std::vector<State> target_of_class_;
   DfaEdges dfa_;
 };
 

@@ -34,6 +34,7 @@ class CompileBudget {
     return InvalidArgument("it needs more than ", limits_.max_steps,
                            " steps to compile, the limit");
   }
+  int64_t steps_left() const { return steps_left_; }
   // Errors: kInvalidArgument with the limit if there are too many states.
   absl::Status CheckStates(int64_t num_states) const {
     if (num_states <= limits_.max_states) return absl::OkStatus();

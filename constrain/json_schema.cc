@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "base/status.h"
 #include "constrain/automaton_algebra.h"
 #include "constrain/byte_nfa.h"
@@ -90,6 +91,59 @@ class JsonSchemaCompiler {
   using Values = std::pair<Formula, int>;
   // The empty language is null.
   using Language = std::shared_ptr<const AutomatonRanges>;
+
+  // The languages of any value, by the levels that they nest, made once for all
+  // compilations, and the steps that each took after those of lower levels.
+  struct AnyValues {
+    std::vector<Language> languages = {};
+    std::vector<int64_t> steps = {};
+  };
+  // Null if there are none.
+  static const AnyValues* AnyValuesOf(const JsonSchemaOptions& options,
+                                      const CompileLimits& limits) {
+    constexpr JsonSchemaOptions kDefault;
+    constexpr CompileLimits kEnough;
+    if (options.max_depth > kDefault.max_depth ||
+        limits.max_states < kEnough.max_states ||
+        limits.max_table_bytes < kEnough.max_table_bytes) {
+      return nullptr;
+    }
+    if (options.has_spaces) {
+      static const AnyValues* const with_spaces = MakeAnyValues(true);
+      return with_spaces;
+    }
+    static const AnyValues* const without_spaces = MakeAnyValues(false);
+    return without_spaces;
+  }
+  static const AnyValues* MakeAnyValues(bool has_spaces) {
+    CompileBudget budget;
+    const JsonSchemaOptions options = {.has_spaces = has_spaces};
+    const auto document =
+        JsonSchemaDocument::Make(json::value(true), options.draft, &budget);
+    CHECK(document.ok()) << document.status();
+    JsonSchemaCompiler compiler(document->get(), &budget, options);
+    const absl::Status status = compiler.Explore(FormulaPool::kTrue, 0);
+    CHECK(status.ok()) << status;
+    auto* const values = new AnyValues;
+    for (int level = 0; level <= options.max_depth; ++level) {
+      const int64_t before = budget.steps_left();
+      const Values any = {FormulaPool::kTrue, level};
+      auto language = compiler.MakeLanguage(any);
+      CHECK(language.ok()) << language.status();
+      values->languages.push_back(*language);
+      values->steps.push_back(before - budget.steps_left());
+      compiler.languages_.emplace(any, *std::move(language));
+    }
+    return values;
+  }
+  // Returns the language of any value. Takes the steps of making it, so that
+  // the outcome is the same if another compilation has made it already.
+  absl::StatusOr<Language> AnyValue(const AnyValues& any, int level) {
+    for (; num_any_levels_ <= level; ++num_any_levels_) {
+      RETURN_IF_ERROR(budget_.Take(any.steps[num_any_levels_]));
+    }
+    return any.languages[level];
+  }
 
   // Numbers the formulas that are called: without calls of them, no formula
   // leads to itself. Returns false if there are none but the one of any value.
@@ -298,6 +352,14 @@ class JsonSchemaCompiler {
     return std::move(nfa).Build(start, end);
   }
 
+  absl::StatusOr<Language> LanguageOf(const Values& values) {
+    if (values.first == FormulaPool::kTrue && !has_calls()) {
+      const AnyValues* const any = AnyValuesOf(options_, budget_.limits());
+      if (any != nullptr) return AnyValue(*any, values.second);
+    }
+    return MakeLanguage(values);
+  }
+
   absl::StatusOr<Language> MakeLanguage(const Values& values) {
     const JsonShape& shape = nodes_[values.first].shape;
     const bool is_string = !shape.has_null && !shape.has_false &&
@@ -326,7 +388,7 @@ class JsonSchemaCompiler {
     if (node.num_uses < 2) return AddShape(values, from, to, nfa);
     auto known = languages_.find(values);
     if (known == languages_.end()) {
-      ASSIGN_OR_RETURN(Language language, MakeLanguage(values));
+      ASSIGN_OR_RETURN(Language language, LanguageOf(values));
       known = languages_.emplace(values, std::move(language)).first;
     }
     return AddAutomaton(*known->second, from, to, nfa);
@@ -487,6 +549,7 @@ class JsonSchemaCompiler {
   std::map<Formula, int> calls_;
   int num_digits_ = 0;
   std::set<Formula> inhabited_;  // if there are calls
+  int num_any_levels_ = 0;       // that steps are taken for
   std::map<Values, bool> has_value_;
   std::map<Values, Language> languages_;
   std::map<Formula, Language> numbers_;

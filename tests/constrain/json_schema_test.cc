@@ -488,6 +488,34 @@ TEST(JsonSchemaTest, TheSameSchemaHasTheSameAutomaton) {
 }
 
 // Each ends in an error that names a limit.
+// The values of {} are made once, for all schemas. With limits that may not
+// suffice for them, each compilation makes its own.
+TEST(JsonSchemaTest, SharedValuesAreThoseThatAreMadeAgain) {
+  constexpr CompileLimits kOwn = {.max_states = CompileLimits().max_states - 1};
+  for (const bool has_spaces : {false, true}) {
+    for (int depth = 0; depth <= 4; ++depth) {
+      for (const std::string schema :
+           {"{}", R"({"items": {}})", R"({"properties": {"a": {}, "b": {}}})",
+            R"({"contains": {"type": "number"}})"}) {
+        SCOPED_TRACE(Concat(schema, " ", has_spaces, " ", depth));
+        const JsonSchemaOptions options = {.has_spaces = has_spaces,
+                                           .max_depth = depth};
+        const auto shared = CompileJsonSchema(schema, options);
+        const auto own = CompileJsonSchema(schema, options, kOwn);
+        ASSERT_TRUE(shared.ok() && own.ok()) << shared.status() << own.status();
+        EXPECT_TRUE(*shared == *own);
+      }
+    }
+  }
+}
+
+// So an outcome does not depend on what was compiled before.
+TEST(JsonSchemaTest, SharedValuesTakeStepsInEachCompilation) {
+  CompiledSchema(R"({"items": {}})");
+  EXPECT_EQ(ErrorOf(R"({"items": {}})", {.max_steps = 600'000}),
+            "#: it needs more than 600000 steps to compile, the limit");
+}
+
 TEST(JsonSchemaTest, HostileSchemasEndInErrors) {
   const auto list = [](int num, const auto& item) {
     json::array items;

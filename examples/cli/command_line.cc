@@ -415,6 +415,12 @@ void AddConstrainCommand(CLI::App* app, std::span<char* const> args,
       ->add_flag("--no-spaces", options->no_spaces,
                  "with --json-schema: no space after \",\" and \":\"")
       ->group("Language");
+  command
+      ->add_option("--start-after", options->start_after,
+                   "text that the language begins after, such as </think>; any "
+                   "text may come before it")
+      ->option_text("MARKER")
+      ->group("Language");
   AddTexts(
       command,
       "texts to check, after -- if one begins with -; - alone is JSON lines "

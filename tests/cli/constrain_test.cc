@@ -177,9 +177,39 @@ TEST(ConstrainTest, TextsOfAGrammarAreThoseOfItsRoot) {
   }
   std::ofstream(file) << ambiguous;
   EXPECT_THAT(Constrain({"--grammar", file, "b"}).err,
-              HasSubstr("too ambiguous where a text begins"));
+              HasSubstr("--grammar is too ambiguous where a text begins"));
   EXPECT_THAT(Constrain({"--grammar", "nope.gbnf"}).err,
               HasSubstr("--grammar: no such file: nope.gbnf"));
+}
+
+TEST(ConstrainTest, TextMayStandBeforeAMarker) {
+  const std::vector<std::string> start = {"--choice", "Yes", "--start-after",
+                                          "</think>"};
+  const auto run = [&](std::vector<std::string> args) {
+    args.insert(args.begin(), start.begin(), start.end());
+    return Constrain(std::move(args));
+  };
+  const ProgramRun texts =
+      run({"Hm.</think>\n\nYes", "</think>Yes", "Yes", "Hm.</think>No"});
+  EXPECT_EQ(texts.exit_code, 1) << texts.err;
+  EXPECT_THAT(texts.out, HasSubstr("a text has at least 11 bytes"));
+  EXPECT_THAT(texts.out, HasSubstr("yes       \"Hm.</think>\\n\\nYes\"\n"));
+  EXPECT_THAT(texts.out, HasSubstr("yes       \"</think>Yes\"\n"));
+  EXPECT_THAT(texts.out, HasSubstr("no        \"Yes\": ends early"));
+  EXPECT_THAT(texts.out, HasSubstr("no        \"Hm.</think>No\": leaves it"));
+  EXPECT_EQ(run({"-m", SourcePath("models/en-fr"), "Hm.</think>Yes"}).exit_code,
+            0);
+  const auto error = [&](const std::string& marker) {
+    return Constrain({"--regex", "a", "-m", SourcePath("models/en-fr"),
+                      "--start-after", marker})
+        .err;
+  };
+  EXPECT_THAT(error("</s>"),
+              HasSubstr("--start-after must not be a special token of the "
+                        "model, which no text spells, got \"</s>\""));
+  EXPECT_THAT(error("\xFF"), HasSubstr("--start-after is not UTF-8"));
+  EXPECT_THAT(error(std::string(257, 'a')),
+              HasSubstr("--start-after must have at most 256 bytes, got 257"));
 }
 
 TEST(ConstrainTest, ErrorsNameTheOption) {

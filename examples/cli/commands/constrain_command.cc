@@ -16,18 +16,21 @@
 #include "base/stopwatch.h"
 #include "constrain/byte_automaton.h"
 #include "constrain/choice_language.h"
+#include "constrain/compile_budget.h"
 #include "constrain/gbnf_language.h"
 #include "constrain/json_schema.h"
 #include "constrain/pushdown_configurations.h"
 #include "constrain/pushdown_constraint.h"
 #include "constrain/regex_language.h"
 #include "constrain/sample_text.h"
+#include "constrain/start_after.h"
 #include "constrain/token_constraint.h"
 #include "espalier/model_text.h"
 #include "examples/cli/input/line_reader.h"
 #include "examples/cli/output/exit_code.h"
 #include "examples/cli/output/output.h"
 #include "examples/cli/runtime/load_model_text.h"
+#include "request/generation_params.h"
 #include "request/read_json_text.h"
 #include "request/token_bytes.h"
 
@@ -57,7 +60,7 @@ absl::StatusOr<GrammarLanguage> CompileGrammarFile(
   return CompileGbnf(grammar);
 }
 
-absl::StatusOr<GrammarLanguage> Compile(const ConstrainOptions& options) {
+absl::StatusOr<GrammarLanguage> CompileOwn(const ConstrainOptions& options) {
   if (!options.grammar.empty()) {
     absl::StatusOr<GrammarLanguage> grammar = CompileGrammarFile(options);
     if (!grammar.ok()) return Annotate(grammar.status(), "--grammar");
@@ -76,6 +79,21 @@ absl::StatusOr<GrammarLanguage> Compile(const ConstrainOptions& options) {
   absl::StatusOr<ByteAutomaton> regex = CompileRegex(options.regex);
   if (!regex.ok()) return Annotate(regex.status(), "--regex");
   return regex;
+}
+
+absl::StatusOr<GrammarLanguage> Compile(const ConstrainOptions& options) {
+  absl::StatusOr<GrammarLanguage> own = CompileOwn(options);
+  if (!own.ok() || options.start_after.empty()) return own;
+  CompileBudget budget;
+  absl::StatusOr<GrammarLanguage> language =
+      StartAfter(options.start_after, *own, &budget);
+  if (!language.ok()) return Annotate(language.status(), "--start-after");
+  return language;
+}
+
+// The option that has the language, if it has calls.
+std::string_view OptionOf(const ConstrainOptions& options) {
+  return options.grammar.empty() ? "--json-schema" : "--grammar";
 }
 
 // Returns a byte as text: "a", or byte 0xC3.
@@ -101,18 +119,23 @@ class Language {
   static absl::StatusOr<Language> Make(const ConstrainOptions& options) {
     const Stopwatch stopwatch;
     ASSIGN_OR_RETURN(GrammarLanguage compiled, Compile(options));
-    Language language(std::move(compiled));
+    Language language(std::move(compiled), OptionOf(options));
     if (language.calls_ && !language.configurations_->has_start()) {
-      return InvalidArgument(
-          "the grammar is too ambiguous where a text begins: there are more "
-          "than ",
-          PushdownConfigurations::kMaxWays, " ways to read it");
+      return language.TooAmbiguous("where a text begins");
     }
     language.compile_ms_ = absl::ToDoubleMilliseconds(stopwatch.Elapsed());
     if (options.model.empty()) return language;
     RETURN_IF_ERROR(
         language.LoadTokens(options.model, options.names.Of("model")));
+    RETURN_IF_ERROR(language.CheckMarker(options.start_after));
     return language;
+  }
+  absl::Status TooAmbiguous(std::string_view place) const {
+    return InvalidArgument(option_, " is too ambiguous ", place,
+                           ": there are more than ",
+                           PushdownConfigurations::kMaxWays,
+                           " ways to read it, or they take more than ",
+                           PushdownConfigurations::kMaxSteps, " steps");
   }
 
   double compile_ms() const { return compile_ms_; }
@@ -179,7 +202,8 @@ class Language {
  private:
   static constexpr int32_t kAnyRoom = PushdownConstraint::kNever;
 
-  explicit Language(GrammarLanguage language) {
+  Language(GrammarLanguage language, std::string_view option)
+      : option_(option) {
     if (auto* const plain = std::get_if<ByteAutomaton>(&language)) {
       automaton_ = std::make_shared<const ByteAutomaton>(std::move(*plain));
       return;
@@ -200,10 +224,21 @@ class Language {
     return status.ok() ? status : Annotate(status, option);
   }
 
+  // A marker that is a special token is in no text.
+  absl::Status CheckMarker(const std::string& marker) const {
+    const std::optional<TokenId> token = tokenizer()->PieceToId(marker);
+    if (!token || !tokenizer()->is_special(*token)) return absl::OkStatus();
+    return InvalidArgument(
+        "--start-after must not be a special token of the model, which no text "
+        "spells, got ",
+        ShownInQuotes(marker));
+  }
+
   absl::Status MakeConstraint() {
     if (calls_) {
-      ASSIGN_OR_RETURN(calls_constraint_,
-                       PushdownConstraint::Make(calls_, vocabulary_, {}));
+      ASSIGN_OR_RETURN(calls_constraint_, PushdownConstraint::Make(
+                                              calls_, vocabulary_,
+                                              {.name = std::string(option_)}));
       return absl::OkStatus();
     }
     ASSIGN_OR_RETURN(TokenConstraint constraint,
@@ -212,6 +247,7 @@ class Language {
     return absl::OkStatus();
   }
 
+  std::string_view option_;
   // One of the two.
   std::shared_ptr<const ByteAutomaton> automaton_;
   std::shared_ptr<const PushdownAutomaton> calls_;
@@ -295,10 +331,8 @@ absl::StatusOr<TextCheck> Check(const Language& language,
                                 const std::string& text) {
   TextCheck check = {.match = language.Match(text)};
   if (!check.match.is_known) {
-    return InvalidArgument(
-        "the grammar is too ambiguous at byte ", check.match.num_matched,
-        " of ", ShownInQuotes(text), ": there are more than ",
-        PushdownConfigurations::kMaxWays, " ways to read it");
+    return language.TooAmbiguous(Concat("at byte ", check.match.num_matched,
+                                        " of ", ShownInQuotes(text)));
   }
   if (language.tokenizer() == nullptr) return check;
   ASSIGN_OR_RETURN(check.spelling, Spell(language, text));
@@ -523,6 +557,14 @@ absl::Status CheckOptions(const ConstrainOptions& options) {
     return InvalidArgument("give texts or ", options.names.Of("input"),
                            ", not both");
   }
+  if (!IsUtf8(options.start_after)) {
+    return InvalidArgument("--start-after is not UTF-8");
+  }
+  if (std::ssize(options.start_after) > kMaxStartAfterBytes) {
+    return InvalidArgument("--start-after must have at most ",
+                           kMaxStartAfterBytes, " bytes, got ",
+                           options.start_after.size());
+  }
   for (size_t i = 0; i < options.choices.size(); ++i) {
     if (!IsUtf8(options.choices[i])) {
       return InvalidArgument("--choice: text ", i + 1, " is not UTF-8");
@@ -572,6 +614,7 @@ const char kConstrainExamples[] =
   espalier constrain --regex '(Oui|Non), .*' -m models/en-fr "Oui, il pleut."
   espalier constrain --json-schema point.json '{"x": 1, "y": 2.5}' '{"y": 2}'
   espalier constrain --grammar json.gbnf '{"a": [1, 2]}'
+  espalier constrain --choice Yes --start-after '</think>' 'Hm.</think>Yes'
 
 Compiles the language to an automaton over bytes, and prints its size and a few
 random texts of it. Of each text it says whether it is in the language; if not,

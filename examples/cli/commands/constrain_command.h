@@ -18,6 +18,7 @@ struct ConstrainOptions {
   std::string json_schema;  // file
   std::string grammar;      // file
   bool no_spaces = false;   // in its texts
+  std::string start_after;  // text in front of it; empty: none
   // Directory whose tokenizer spells the texts; empty: no tokens are shown. Its
   // weights are not read.
   std::string model;

@@ -101,8 +101,8 @@ constexpr size_t kMaxSchemaBytes = 16 << 20;
 
 // Returns the constraint of the schema in a file, as JSON.
 // Throws CLI::ValidationError if the file is no schema.
-std::string SchemaConstraint(const std::string& option,
-                             const std::string& path) {
+std::string SchemaConstraint(const std::string& option, const std::string& path,
+                             bool has_spaces) {
   absl::StatusOr<std::string> schema = ReadFile(path, kMaxSchemaBytes);
   absl::Status status = schema.status();
   if (schema.ok() && schema->starts_with("\xEF\xBB\xBF")) {
@@ -121,7 +121,8 @@ std::string SchemaConstraint(const std::string& option,
     throw CLI::ValidationError(
         option, schema.ok() ? Concat(path, ": ", message) : message);
   }
-  return Concat(R"({"json_schema": )", *schema, "}");
+  return Concat(R"({"json_schema": )", *schema,
+                has_spaces ? "}" : R"(, "whitespace": "none"})");
 }
 
 // Returns the constraint of the grammar in a file, as JSON.
@@ -138,6 +139,12 @@ std::string GrammarConstraint(const std::string& option,
   return WriteJson(json::object{{"grammar", *grammar}});
 }
 
+// True if a flag is given, but not as false. Its value is checked later.
+bool IsSet(const CLI::Option* flag) {
+  return flag->count() > 0 &&
+         ReadTrueOrFalse(flag->results().front()).value_or(true);
+}
+
 // --regex, --choice, --json-schema and --grammar, which are short for
 // --constraint.
 void AddConstraintOptions(CLI::App* command, const ParamField& field,
@@ -149,7 +156,7 @@ void AddConstraintOptions(CLI::App* command, const ParamField& field,
       (*texts)[name].push_back(json_of(values));
       return true;
     };
-    command->add_option(flag, set, help)
+    return command->add_option(flag, set, help)
         ->type_name(value)
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
         ->group(std::string(field.group));
@@ -168,15 +175,26 @@ void AddConstraintOptions(CLI::App* command, const ParamField& field,
         return WriteJson(json::object{
             {"choice", json::array(values.begin(), values.end())}});
       });
-  add("--json-schema", "FILE",
-      "the text of the output is JSON of a value that satisfies this schema",
-      [](const CLI::results_t& values) {
-        if (values.size() > 1) {
-          throw CLI::ArgumentMismatch::AtMost("--json-schema", 1,
-                                              values.size());
-        }
-        return SchemaConstraint("--json-schema", values.front());
-      });
+  const CLI::Option* const schema =
+      add("--json-schema", "FILE",
+          "the text of the output is JSON of a value that satisfies this "
+          "schema",
+          [command](const CLI::results_t& values) {
+            if (values.size() > 1) {
+              throw CLI::ArgumentMismatch::AtMost("--json-schema", 1,
+                                                  values.size());
+            }
+            return SchemaConstraint("--json-schema", values.front(),
+                                    !IsSet(command->get_option("--no-spaces")));
+          });
+  AddFlag(command, "--no-spaces",
+          "with --json-schema: no space after \",\" and \":\"",
+          [schema](const std::string& text) {
+            if (!ReadTrueOrFalse(text).value() || schema->count() > 0) return;
+            throw CLI::RequiresError("--no-spaces", "--json-schema");
+          })
+      ->multi_option_policy(CLI::MultiOptionPolicy::Throw)
+      ->group(std::string(field.group));
   add("--grammar", "FILE",
       "the text of the output is one of this grammar, in GBNF as of llama.cpp",
       [](const CLI::results_t& values) {

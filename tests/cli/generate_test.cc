@@ -71,6 +71,20 @@ TEST(GenerateTest, TextsAreInALanguage) {
   EXPECT_THAT(err, HasSubstr("--json-schema: " + file +
                              ": a schema must be an object or a "
                              "boolean, got 5"));
+  const std::string list =
+      scratch.Write("list.json", R"({"const": [1, 2], "type": "array"})");
+  EXPECT_THAT(Generate({"--json-schema", list, "--no-spaces", "No."}).out,
+              HasSubstr("  [1,2]\n"));
+  EXPECT_THAT(
+      Generate({"--no-spaces=false", "--json-schema", list, "--regex", "a"})
+          .err,
+      HasSubstr(R"({"json_schema": {"const": [1, 2], "type": "array"}})"));
+  EXPECT_THAT(Generate({"--no-spaces", "--regex", "a", "No."}).err,
+              HasSubstr("--no-spaces requires --json-schema"));
+  EXPECT_EQ(Generate({"--no-spaces=false", "--regex", "a", "No."}).exit_code,
+            0);
+  EXPECT_THAT(Generate({"--json-schema", list, "--no-spaces=maybe", "No."}).err,
+              HasSubstr("--no-spaces must be true or false, got \"maybe\""));
   const std::string grammar =
       scratch.Write("pairs.gbnf", "root ::= \"(\" root \")\" | \"Oui.\"");
   EXPECT_THAT(Generate({"--grammar", grammar, "It rains."}).out,

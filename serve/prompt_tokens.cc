@@ -41,6 +41,16 @@ std::string UnparsedWarning(std::string_view name) {
                 "token");
 }
 
+std::string ToolsWarning(const openai::Call& call, const Generator& generator) {
+  if (!call.chat || call.chat->tools.is_null()) return "";
+  const absl::StatusOr<const ChatPrompts*> prompts = generator.chat_prompts();
+  if (!prompts.ok()) return "";
+  const std::string& source = (*prompts)->chat_template().source();
+  if (source.find("tools") != source.npos) return "";
+  return "tools are not in the prompt: the model's chat template does not "
+         "mention them";
+}
+
 absl::StatusOr<FramedTokens> TextTokens(const std::string& text,
                                         const PromptTokensOptions& options,
                                         const Generator& generator) {

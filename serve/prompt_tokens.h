@@ -51,6 +51,10 @@ struct FramedTokens {
 // The warning of texts with such a name, which a client gets once.
 std::string UnparsedWarning(std::string_view name);
 
+// Returns the warning of a chat with tools whose template does not mention
+// them, so that its prompt has none; else "".
+std::string ToolsWarning(const openai::Call& call, const Generator& generator);
+
 // Errors: as Generator::MakePrompt; kInvalidArgument naming the template.
 absl::StatusOr<FramedTokens> TextTokens(const std::string& text,
                                         const PromptTokensOptions& options,

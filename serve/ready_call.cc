@@ -47,6 +47,10 @@ absl::StatusOr<std::vector<PromptRequest>> MakePrompts(openai::Call* call,
     call->warnings.push_back(
         "skip_special_tokens false has no effect: the model has no tokenizer");
   }
+  std::string without_tools = ToolsWarning(*call, model.generator);
+  if (!without_tools.empty()) {
+    call->warnings.push_back(std::move(without_tools));
+  }
   ASSIGN_OR_RETURN(
       std::vector<PromptRequest> prompts,
       MakePromptRequests(*call, model, caller,

@@ -47,6 +47,10 @@ absl::StatusOr<openai::Tokenized> TokensOf(const ServedModel& model,
   if (!prompt.unparsed.empty()) {
     call->warnings.push_back(UnparsedWarning(prompt.unparsed));
   }
+  std::string without_tools = ToolsWarning(*call, model.generator);
+  if (!without_tools.empty()) {
+    call->warnings.push_back(std::move(without_tools));
+  }
   RETURN_IF_ERROR(MakeDecoderPrompt(model.generator, call).status());
   ASSIGN_OR_RETURN(tokenized.tokens,
                    TruncatePrompt(*call, description, std::move(prompt)));

@@ -299,9 +299,12 @@ class ToolRoutesTest : public ServerFixture {
       std::filesystem::create_symlink(EnFrDir() + "/" + name,
                                       scratch_.path(name));
     }
-    scratch_.Write("chat_template.jinja",
-                   "{% if tools %}{{ tools[0].function.name }} <tool_call> "
-                   "{% endif %}{{ messages[-1].content }}");
+    ServeTemplate(
+        "{% if tools %}{{ tools[0].function.name }} <tool_call> "
+        "{% endif %}{{ messages[-1].content }}");
+  }
+  void ServeTemplate(const std::string& source) {
+    scratch_.Write("chat_template.jinja", source);
     Listen();
     ASSERT_OK_AND_ASSIGN(Generator generator,
                          Generator::Load(scratch_.path(), {.num_threads = 1}));
@@ -460,6 +463,34 @@ TEST_F(ToolRoutesTest, AStrictFunctionHasCallsEnforcedBehindText) {
   }
   EXPECT_GT(reasons["length"], 0);
   EXPECT_GT(reasons["stop"], 0);
+}
+
+TEST_F(ToolRoutesTest, ToolsThatTheTemplateIgnoresHaveAWarning) {
+  const auto warnings = [&](const std::string& target,
+                            const std::string& fields) {
+    const RawResponse answer =
+        Post(target, Concat(R"({"max_tokens": 1, "messages": [{"role": "user",
+            "content": "Bern?"}])",
+                            fields, "}"));
+    EXPECT_EQ(answer.status, 200) << answer.body;
+    const json::value body = *ParseJson(answer.body);
+    const json::value* const found = body.as_object().if_contains("warnings");
+    return found == nullptr ? json::value(json::array()) : *found;
+  };
+  const std::string tools =
+      R"(, "tools": [{"type": "function", "function": {"name": "f"}}])";
+  const json::value none = json::array();
+  const json::value one = {
+      "tools are not in the prompt: the model's chat template does not mention "
+      "them"};
+  EXPECT_EQ(warnings("/v1/chat/completions", tools), none);
+  ServeTemplate("{{ messages[-1].content }}");
+  EXPECT_EQ(warnings("/v1/chat/completions", tools), one);
+  EXPECT_EQ(warnings("/tokenize", tools), one);
+  EXPECT_EQ(warnings("/v1/chat/completions", ""), none);
+  EXPECT_EQ(
+      warnings("/v1/chat/completions", tools + R"(, "tool_choice": "none")"),
+      none);
 }
 
 TEST_F(ToolRoutesTest, AFunctionWithoutParametersIsCalledWithNone) {

@@ -12,17 +12,21 @@
 namespace espalier {
 namespace {
 
-// Returns the options in use that can mask tokens.
+// Returns the options in use that can mask tokens, as parts of a message.
 std::vector<std::string> BanningOptions(const GenerationParams& params) {
   std::vector<std::string> names;
   const auto add = [&](bool in_use, const char* name) {
-    if (in_use) names.push_back(name);
+    if (in_use) names.push_back(MessageParts(FieldName{name}));
   };
   add(params.allowed_token_ids.has_value(), "allowed_token_ids");
   add(params.constraint.has_value(), "constraint");
   add(params.allowed_sequences.has_value(), "allowed_sequences");
   add(!params.suppress_tokens.empty(), "suppress_tokens");
   add(!params.bad_words_ids.empty(), "bad_words_ids");
+  // These have become ids (request/bad_words.h).
+  if (!params.bad_words_ids.empty()) {
+    names.back() += MessageParts(" (or `bad_words`)");
+  }
   add(params.no_repeat_ngram_size > 0, "no_repeat_ngram_size");
   add(params.min_new_tokens > 0, "min_new_tokens");
   return names;
@@ -59,7 +63,6 @@ absl::Status ExplainNoToken(const absl::Status& status,
     return Internal(ToStd(status.message()),
                     ": the model gives every token probability 0, or NaN");
   }
-  for (std::string& name : names) name = MessageParts(FieldName{name});
   return AppendParts(
       status, ": ", JoinWithAnd(names),
       names.size() == 1 ? " leaves" : " leave",

@@ -247,9 +247,9 @@ TEST_F(SequenceGroupTest, OptionsThatLeaveNoTokenAreNamed) {
       Answer(group, {}),
       StatusIs(absl::StatusCode::kFailedPrecondition,
                "no token is possible after 0 generated tokens: "
-               "suppress_tokens, bad_words_ids and no_repeat_ngram_size leave "
-               "none to which the model gives a chance, unless its logits are "
-               "NaN"));
+               "suppress_tokens, bad_words_ids (or bad_words) and "
+               "no_repeat_ngram_size leave none to which the model gives a "
+               "chance, unless its logits are NaN"));
 }
 
 TEST_F(SequenceGroupTest, AnErrorOfTheStrategyEndsTheGroupAndReleasesItsPages) {

@@ -9,22 +9,23 @@
 namespace espalier {
 namespace {
 
-std::vector<const std::vector<int64_t>*> PointersTo(
-    std::span<const std::vector<int64_t>> lists) {
-  std::vector<const std::vector<int64_t>*> pointers;
-  pointers.reserve(lists.size());
-  for (const std::vector<int64_t>& list : lists) pointers.push_back(&list);
-  return pointers;
+TokenLists ListsOf(std::span<const std::vector<int64_t>> sequences) {
+  TokenLists lists;
+  for (const std::vector<int64_t>& sequence : sequences) {
+    lists.tokens.insert(lists.tokens.end(), sequence.begin(), sequence.end());
+    lists.EndList();
+  }
+  return lists;
 }
 
 }  // namespace
 
 ContinuationWalk::ContinuationWalk(
     std::span<const std::vector<int64_t>> continuations)
-    : trie_(PointersTo(continuations)) {
+    : trie_(ListsOf(continuations)) {
   for (Node node = 0; node < trie_.num_nodes(); ++node) {
-    max_asked_at_once_ = std::max(max_asked_at_once_, trie_.num_children(node));
-    if (node != SequenceTrie::kRoot && IsFed(node)) ++num_pending_;
+    max_asked_at_once_ = std::max(max_asked_at_once_, NumChildren(node));
+    if (node != ItemCatalogue::kRoot && IsFed(node)) ++num_pending_;
   }
   for (const std::vector<int64_t>& tokens : continuations) {
     max_length_ = std::max(max_length_, static_cast<int>(tokens.size()) - 1);
@@ -36,26 +37,25 @@ ContinuationWalk::ContinuationWalk(
 void ContinuationWalk::Begin() {
   CHECK(!has_begun_) << "the prompt's row of logits is planned twice";
   has_begun_ = true;
-  Ask({.tokens = {}, .nodes = {SequenceTrie::kRoot}});
-  Push(SequenceTrie::kRoot, 0);
+  Ask({.tokens = {}, .nodes = {ItemCatalogue::kRoot}});
+  Push(ItemCatalogue::kRoot, 0);
   Settle();
 }
 
 void ContinuationWalk::Ask(const WalkRow& row) {
   for (const Node node : row.nodes) {
-    for (int i = 0; i < trie_.num_children(node); ++i) {
-      asked_.push_back(trie_.first_child(node) + i);
-    }
+    const auto [begin, end] = trie_.Children(node);
+    for (Node child = begin; child < end; ++child) asked_.push_back(child);
   }
 }
 
 void ContinuationWalk::Push(Node node, int depth) {
   frames_.push_back(
-      {.node = node, .depth = depth, .next = trie_.first_child(node)});
+      {.node = node, .depth = depth, .next = trie_.Children(node).begin});
 }
 
 ContinuationWalk::Node ContinuationWalk::FedChild(Node node) const {
-  Node child = trie_.first_child(node);
+  Node child = trie_.Children(node).begin;
   while (!IsFed(child)) ++child;
   return child;
 }
@@ -68,8 +68,7 @@ bool ContinuationWalk::IsPath(Node node) const {
 void ContinuationWalk::Settle() {
   while (!frames_.empty()) {
     Frame& top = frames_.back();
-    const Node first = trie_.first_child(top.node);
-    const Node end = first + trie_.num_children(top.node);
+    const auto [first, end] = trie_.Children(top.node);
     while (top.next < end &&
            !(IsFed(top.next) && IsPath(top.next) != top.branches)) {
       ++top.next;
@@ -88,7 +87,7 @@ void ContinuationWalk::Settle() {
 WalkRow ContinuationWalk::NextRow(int max_tokens, int max_asked) const {
   WalkRow row;
   for (Node node = frames_.back().next;; node = FedChild(node)) {
-    max_asked -= trie_.num_children(node);
+    max_asked -= NumChildren(node);
     if (!row.nodes.empty() && max_asked < 0) return row;
     row.nodes.push_back(node);
     row.tokens.push_back(trie_.token(node));
@@ -111,8 +110,7 @@ std::vector<WalkRow> ContinuationWalk::Take(const WalkRoom& room) {
   const auto take = [&](WalkRow row) {
     ++frames_.back().next;
     num_tokens -= static_cast<int>(row.tokens.size());
-    for (const Node node : row.nodes)
-      num_logprob_queries -= trie_.num_children(node);
+    for (const Node node : row.nodes) num_logprob_queries -= NumChildren(node);
     num_pending_ -= std::ssize(row.tokens);
     Ask(row);
     rows.push_back(std::move(row));
@@ -135,7 +133,7 @@ std::vector<WalkRow> ContinuationWalk::Take(const WalkRoom& room) {
          !frames_.back().branches) {
     WalkRow row = NextRow(num_tokens, num_logprob_queries);
     int row_asked = 0;
-    for (const Node node : row.nodes) row_asked += trie_.num_children(node);
+    for (const Node node : row.nodes) row_asked += NumChildren(node);
     const int64_t end = room.stem_end + std::ssize(row.tokens);
     num_pages -= NumPages(end, room.page_size) - room.stem_end / room.page_size;
     if (NumFedChildren(row.nodes.back()) > 0 ||
@@ -170,7 +168,7 @@ std::vector<ContinuationScore> ContinuationWalk::Scores(
     score.tokens.assign(tokens.begin(), tokens.end());
     score.log_probs.reserve(tokens.size());
     score.ranks.reserve(tokens.size());
-    Node node = SequenceTrie::kRoot;
+    Node node = ItemCatalogue::kRoot;
     for (const int64_t token : tokens) {
       node = trie_.Child(node, static_cast<TokenId>(token));
       const NodeScore& scored = scores_[node];

@@ -36,7 +36,7 @@
 
 #include "base/ids.h"
 #include "base/token_log_prob.h"
-#include "constrain/sequence_trie.h"
+#include "constrain/item_catalogue.h"
 #include "request/request.h"
 
 namespace espalier {
@@ -44,7 +44,7 @@ namespace espalier {
 // A row of a step: a path of nodes from the stem's end downwards.
 struct WalkRow {
   std::vector<TokenId> tokens;
-  std::vector<SequenceTrie::Node> nodes;  // [tokens]
+  std::vector<ItemCatalogue::Node> nodes;  // [tokens]
 };
 
 // Limits of a step.
@@ -61,7 +61,7 @@ struct WalkRoom {
 
 class ContinuationWalk {
  public:
-  using Node = SequenceTrie::Node;
+  using Node = ItemCatalogue::Node;
 
   // Continuations of the request. If there are none, nothing is fed.
   explicit ContinuationWalk(
@@ -119,9 +119,11 @@ class ContinuationWalk {
     bool branches = false;  // all parts that do not branch are planned
   };
 
-  bool IsFed(Node node) const { return trie_.num_children(node) > 0; }
+  bool IsFed(Node node) const { return trie_.has_children(node); }
+  int NumChildren(Node node) const { return trie_.Children(node).size(); }
   int NumFedChildren(Node node) const {
-    return trie_.num_children(node) - trie_.num_leaf_children(node);
+    const ItemCatalogue::Range children = trie_.Children(node);
+    return children.size() - trie_.NumLeaves(children);
   }
   // Returns the only child that is fed. REQUIRES: there is exactly one.
   Node FedChild(Node node) const;
@@ -135,7 +137,7 @@ class ContinuationWalk {
   void Settle();
   void Ask(const WalkRow& row);
 
-  const SequenceTrie trie_;
+  const ItemCatalogue trie_;
   int max_asked_at_once_ = 0;
   int max_length_ = 0;
   int64_t num_pending_ = 0;

@@ -82,7 +82,7 @@ void GroupScoring::AddWalked(ContinuationWalk::Node node, int logits_row,
 
 void GroupScoring::Begin(int logits_row, StepPlan* plan) {
   walk_->Begin();
-  AddWalked(SequenceTrie::kRoot, logits_row, plan);
+  AddWalked(ItemCatalogue::kRoot, logits_row, plan);
 }
 
 void GroupScoring::Rewind(StepPlan* plan) {

@@ -21,26 +21,29 @@ int64_t NumPlainTokens(const std::vector<int64_t>& sequence,
 
 }  // namespace
 
-std::shared_ptr<const SequenceTrie> AllowedSequencesOf(
+std::shared_ptr<const ItemConstraint> AllowedSequencesOf(
     const GenerationParams& params) {
   if (!params.allowed_sequences.has_value()) return nullptr;
   const SharedList<std::vector<int64_t>>& sequences = *params.allowed_sequences;
   const SharedList<TokenId> finishing = FinishingTokenIds(params);
   const auto make = [&] {
-    std::vector<const std::vector<int64_t>*> possible;
+    TokenLists possible;
     for (const std::vector<int64_t>& sequence : sequences) {
-      if (NumPlainTokens(sequence, finishing) >= params.min_new_tokens) {
-        possible.push_back(&sequence);
-      }
+      if (NumPlainTokens(sequence, finishing) < params.min_new_tokens) continue;
+      possible.tokens.insert(possible.tokens.end(), sequence.begin(),
+                             sequence.end());
+      possible.EndList();
     }
-    return SequenceTrie(possible);
+    return ItemCatalogue(possible);
   };
   if (sequences.empty()) {
-    return std::make_shared<const SequenceTrie>(make());
+    return std::make_shared<const ItemConstraint>(
+        std::make_shared<const ItemCatalogue>(make()));
   }
   DerivedValues::Key key(finishing.begin(), finishing.end());
   key.push_back(params.min_new_tokens);
-  return sequences.Derived<SequenceTrie>(key, make);
+  return std::make_shared<const ItemConstraint>(
+      sequences.Derived<ItemCatalogue>(key, make));
 }
 
 }  // namespace espalier

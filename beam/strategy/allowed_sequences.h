@@ -5,16 +5,16 @@
 
 #include <memory>
 
-#include "constrain/sequence_trie.h"
+#include "constrain/item_constraint.h"
 #include "request/generation_params.h"
 
 namespace espalier {
 
 // Returns null if the request has none. Drops sequences that min_new_tokens
 // rules out, because they are too short or contain an ending id too early.
-// Requests that share a list share the trie. `params` as ValidateParams leaves
-// them.
-std::shared_ptr<const SequenceTrie> AllowedSequencesOf(
+// Requests that share a list share the catalogue. `params` as ValidateParams
+// leaves them.
+std::shared_ptr<const ItemConstraint> AllowedSequencesOf(
     const GenerationParams& params);
 
 }  // namespace espalier

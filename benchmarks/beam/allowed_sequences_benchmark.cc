@@ -66,7 +66,8 @@ void Build(benchmark::State& state) {
     params.allowed_sequences->Edit();  // forgets the last trie
     benchmark::DoNotOptimize(AllowedSequencesOf(params));
   }
-  state.counters["nodes"] = AllowedSequencesOf(params)->num_nodes();
+  state.counters["nodes"] =
+      static_cast<double>(AllowedSequencesOf(params)->items().num_nodes());
 }
 BENCHMARK(Build)->Unit(benchmark::kMillisecond);
 
@@ -106,7 +107,7 @@ BENCHMARK(Admit)->Unit(benchmark::kMillisecond);
 
 // Runs the request to its end; returns how many candidates there were.
 int64_t Run(const GenerationParams& params,
-            const std::shared_ptr<const SequenceTrie>& allowed,
+            const std::shared_ptr<const ItemConstraint>& allowed,
             ThreadPool& pool) {
   BeamStrategy strategy(params, allowed);
   StepPlan plan;

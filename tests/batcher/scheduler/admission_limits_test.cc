@@ -85,8 +85,11 @@ TEST_F(AdmissionLimitsTest, DraftsCountWhereThereAreAny) {
   stops.params.stop = {"x"};
   EXPECT_EQ(admission.NeedsOf(Speculating(stops)).num_candidates, 6);
   Request restricted = narrow;
-  restricted.params.allowed_sequences = {{{1}, {2}}};
+  restricted.params.allowed_sequences = {{1}, {2}, {3, 4}};
   EXPECT_EQ(admission.NeedsOf(Speculating(restricted)).num_candidates, 3 + 2);
+  // If all sequences end, none takes the place of one that continues.
+  restricted.params.allowed_sequences = {{{1}, {2}}};
+  EXPECT_EQ(admission.NeedsOf(Speculating(restricted)).num_candidates, 3);
   const Request wide = Prepared(1, 20).request;
   EXPECT_EQ(admission.NeedsOf(Speculating(wide)).num_candidates, 40);
 }

@@ -3,16 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <map>
-#include <random>
-#include <set>
 #include <vector>
 
 namespace espalier {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::IsEmpty;
 using Sequences = std::vector<std::vector<int64_t>>;
 
 GenerationParams Allowing(Sequences sequences) {
@@ -23,49 +19,21 @@ GenerationParams Allowing(Sequences sequences) {
   return params;
 }
 
-// Returns the node of `tokens`.
-SequenceTrie::Node After(const SequenceTrie& trie,
-                         const std::vector<int64_t>& tokens) {
-  SequenceTrie::Node node = SequenceTrie::kRoot;
-  for (const int64_t token : tokens) {
-    if (node == SequenceTrie::kNone) return node;
-    node = trie.Child(node, static_cast<TokenId>(token));
-  }
-  return node;
-}
-
-TEST(AllowedSequencesTest, TheExampleOfItsHeader) {
-  const auto trie = AllowedSequencesOf(Allowing({{5, 7}, {5, 8, 2}, {9}}));
-  EXPECT_EQ(trie->num_nodes(), 6);
-  EXPECT_THAT(trie->Next(SequenceTrie::kRoot), ElementsAre(5, 9));
-  EXPECT_EQ(trie->Child(SequenceTrie::kRoot, 5), 1);
-  EXPECT_EQ(trie->Child(SequenceTrie::kRoot, 9), 2);
-  EXPECT_EQ(trie->num_leaf_children(SequenceTrie::kRoot), 1);
-  EXPECT_THAT(trie->Next(1), ElementsAre(7, 8));
-  EXPECT_TRUE(trie->is_end(2));
-  EXPECT_TRUE(trie->is_end(3));
-  EXPECT_THAT(trie->Next(3), IsEmpty());
-  EXPECT_FALSE(trie->is_end(4));
-  EXPECT_THAT(trie->Next(4), ElementsAre(2));
-  EXPECT_TRUE(trie->is_end(5));
-}
-
-TEST(AllowedSequencesTest, ATokenThatMayNotFollowLeadsNowhere) {
-  const auto trie = AllowedSequencesOf(Allowing({{5, 7}, {9}}));
-  EXPECT_EQ(trie->Child(SequenceTrie::kRoot, 7), SequenceTrie::kNone);
-  EXPECT_EQ(trie->Child(SequenceTrie::kRoot, 10), SequenceTrie::kNone);
-  EXPECT_EQ(trie->Child(trie->Child(SequenceTrie::kRoot, 9), 9),
-            SequenceTrie::kNone);
+// Returns true if the sequence is one that is allowed.
+bool IsAllowed(const ItemConstraint& constraint, std::vector<TokenId> tokens) {
+  const ItemCatalogue::Node node = constraint.items().Find(tokens);
+  return node != ItemCatalogue::kNone && constraint.items().is_end(node);
 }
 
 TEST(AllowedSequencesTest, APrefixOfAnotherIsAnEndThatGoesOn) {
-  const auto trie = AllowedSequencesOf(Allowing({{5, 7}, {5}, {5, 7}}));
-  const SequenceTrie::Node five = After(*trie, {5});
-  EXPECT_TRUE(trie->is_end(five));
-  EXPECT_EQ(trie->num_children(five), 1);
-  EXPECT_EQ(trie->num_leaf_children(SequenceTrie::kRoot), 0);
-  EXPECT_EQ(trie->num_leaf_children(five), 1);
-  EXPECT_EQ(trie->num_nodes(), 3);  // equal ones are one
+  const auto allowed = AllowedSequencesOf(Allowing({{5, 7}, {5}, {5, 7}}));
+  const Constraint::State five = allowed->Advance(allowed->start(), 5);
+  EXPECT_TRUE(allowed->accepts(five, 9));
+  EXPECT_FALSE(allowed->ends(five, 9));
+  EXPECT_THAT(allowed->LegalTokens(five, 9).tokens, ElementsAre(7));
+  EXPECT_EQ(allowed->LegalTokens(five, 9).num_last, 1);
+  EXPECT_EQ(allowed->LegalTokens(allowed->start(), 10).num_last, 0);
+  EXPECT_EQ(allowed->items().num_nodes(), 3);  // equal ones are one
 }
 
 TEST(AllowedSequencesTest, ThereIsNoneWhereEverythingIsAllowed) {
@@ -77,64 +45,25 @@ TEST(AllowedSequencesTest, WhatMinNewTokensRulesOutIsLeftOut) {
       Allowing({{5}, {6, 2}, {5, 7}, {6, 7, 2}, {8, 9, 4}, {8, 9, 3, 2}});
   params.min_new_tokens = 2;
   params.stop_token_ids = {4};
-  const auto trie = AllowedSequencesOf(params);
-  EXPECT_FALSE(trie->is_end(After(*trie, {5})));
-  EXPECT_EQ(After(*trie, {6, 2}), SequenceTrie::kNone);
-  EXPECT_TRUE(trie->is_end(After(*trie, {5, 7})));
-  EXPECT_TRUE(trie->is_end(After(*trie, {6, 7, 2})));
-  EXPECT_TRUE(trie->is_end(After(*trie, {8, 9, 4})));
-  EXPECT_TRUE(trie->is_end(After(*trie, {8, 9, 3, 2})));
+  const auto allowed = AllowedSequencesOf(params);
+  EXPECT_FALSE(IsAllowed(*allowed, {5}));
+  EXPECT_FALSE(IsAllowed(*allowed, {6, 2}));
+  EXPECT_TRUE(IsAllowed(*allowed, {5, 7}));
+  EXPECT_TRUE(IsAllowed(*allowed, {6, 7, 2}));
+  EXPECT_TRUE(IsAllowed(*allowed, {8, 9, 4}));
+  EXPECT_TRUE(IsAllowed(*allowed, {8, 9, 3, 2}));
 }
 
-// Against sets of prefixes.
-TEST(AllowedSequencesTest, HasJustThePrefixesOfItsSequences) {
-  std::mt19937 random(1);
-  for (int round = 0; round < 50; ++round) {
-    Sequences sequences;
-    std::map<std::vector<int64_t>, std::set<TokenId>> next;
-    std::set<std::vector<int64_t>> ends;
-    const int count = 1 + static_cast<int>(random() % 60);
-    for (int i = 0; i < count; ++i) {
-      std::vector<int64_t> sequence(1 + random() % 5);
-      for (int64_t& token : sequence) token = random() % 4;
-      for (size_t n = 0; n < sequence.size(); ++n) {
-        const std::vector<int64_t> prefix(sequence.begin(),
-                                          sequence.begin() + n);
-        next[prefix].insert(static_cast<TokenId>(sequence[n]));
-      }
-      ends.insert(sequence);
-      next.try_emplace(sequence);
-      sequences.push_back(std::move(sequence));
-    }
-    GenerationParams params = Allowing(sequences);
-    params.ignore_eos = true;
-    const auto trie = AllowedSequencesOf(params);
-    ASSERT_EQ(trie->num_nodes(), next.size());
-    for (const auto& [prefix, tokens] : next) {
-      const SequenceTrie::Node node = After(*trie, prefix);
-      ASSERT_NE(node, SequenceTrie::kNone);
-      EXPECT_THAT(trie->Next(node), ::testing::ElementsAreArray(tokens));
-      EXPECT_EQ(trie->is_end(node), ends.contains(prefix));
-      int num_leaf_children = 0;
-      for (const TokenId token : tokens) {
-        std::vector<int64_t> child = prefix;
-        child.push_back(token);
-        if (next.at(child).empty()) ++num_leaf_children;
-      }
-      EXPECT_EQ(trie->num_leaf_children(node), num_leaf_children);
-    }
-  }
-}
-
-TEST(SequenceTrieTest, RequestsOfOneListShareATrie) {
+TEST(AllowedSequencesTest, RequestsOfOneListShareACatalogue) {
   const GenerationParams call = Allowing({{5, 7}, {5, 8, 2}, {9}});
   GenerationParams later = call;
   later.max_new_tokens = 9;
-  EXPECT_EQ(AllowedSequencesOf(call), AllowedSequencesOf(later));
+  EXPECT_EQ(&AllowedSequencesOf(call)->items(),
+            &AllowedSequencesOf(later)->items());
   // Others may be too short for another one.
   later.min_new_tokens = 2;
-  EXPECT_EQ(AllowedSequencesOf(later)->num_sequences(), 2);
-  EXPECT_EQ(AllowedSequencesOf(call)->num_sequences(), 3);
+  EXPECT_EQ(AllowedSequencesOf(later)->items().num_items(), 2);
+  EXPECT_EQ(AllowedSequencesOf(call)->items().num_items(), 3);
 }
 
 }  // namespace

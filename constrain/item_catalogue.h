@@ -1,0 +1,162 @@
+// ItemCatalogue: a set of token sequences, the items of a catalogue, as a trie.
+// Items may be of any lengths, and prefixes of one another.
+//
+// Nodes are numbered level by level, and the children of a node by ascending
+// token. So the children of a node are adjacent, the tokens that may follow it
+// are a slice of the array of all tokens, and so are its descendants of one
+// level:
+//
+//   {5, 7}, {5, 8, 2}, {9}:    node   0 1 2 3 4 5
+//                              token  - 5 9 7 8 2
+//                              inner  1 1 0 0 1 0    has children
+//                              first  0 1 0 1 0 1    is its parent's first
+//                              end    0 0 1 1 0 1    an item ends here
+//
+// The n-th inner node has the children from the n-th first one on. So a node
+// takes 4 bytes and three bits, with their counts (rank_bits.h): 10^7 random
+// items of four tokens of 13 bits are 29 million nodes, 13.7 bytes an item, and
+// are built in 0.82 s, on one core of a busy Intel Xeon (items_benchmark).
+// Counts of items below a node, level by level, need no further memory.
+//
+// Thread safety: constant after construction.
+// Source: Jacobson 1989, Space-efficient static trees and graphs.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "base/ids.h"
+#include "constrain/rank_bits.h"
+
+namespace espalier {
+
+// Sequences in one array: the i-th is [ends[i - 1], ends[i]), with 0 before the
+// first.
+struct TokenLists {
+  std::vector<TokenId> tokens;
+  std::vector<uint32_t> ends;
+
+  // Ends a list whose tokens were appended.
+  void EndList() { ends.push_back(static_cast<uint32_t>(tokens.size())); }
+  int64_t size() const { return std::ssize(ends); }
+  std::span<const TokenId> operator[](int64_t i) const {
+    const uint32_t begin = i == 0 ? 0 : ends[i - 1];
+    return std::span(tokens).subspan(begin, ends[i] - begin);
+  }
+};
+
+class ItemCatalogue {
+ public:
+  using Node = int32_t;
+  static constexpr Node kRoot = 0;
+  static constexpr Node kNone = -1;
+  // Tokens of all items of a catalogue.
+  static constexpr int64_t kMaxTokens = (int64_t{1} << 31) - 2;
+
+  // Nodes [begin, end) of one level.
+  struct Range {
+    Node begin = 0;
+    Node end = 0;
+    int32_t size() const { return end - begin; }
+    bool empty() const { return begin == end; }
+  };
+
+  // Drops duplicates and empty lists.
+  // REQUIRES: at most kMaxTokens tokens, none negative.
+  explicit ItemCatalogue(const TokenLists& items);
+
+  int64_t num_nodes() const { return std::ssize(tokens_); }
+  // Distinct ones.
+  int64_t num_items() const { return ends_.num_ones(); }
+  // Tokens of the longest item, and of the shortest one that begins no other; 0
+  // if there is none.
+  int32_t max_length() const {
+    return static_cast<int32_t>(levels_.size()) - 2;
+  }
+  int32_t min_leaf_length() const { return min_leaf_length_; }
+  // The largest token; -1 if there is none.
+  TokenId max_token() const { return max_token_; }
+
+  // Returns the tokens that may follow, ascending.
+  std::span<const TokenId> Next(Node node) const {
+    return TokensOf(Children(node));
+  }
+  // Returns the tokens that lead to the nodes of a range.
+  std::span<const TokenId> TokensOf(Range range) const {
+    return std::span(tokens_).subspan(range.begin, range.size());
+  }
+  // Returns the child for `token`, or kNone if it may not follow.
+  Node Child(Node node, TokenId token) const;
+  // Returns the node of a sequence; kNone if no item begins with it.
+  Node Find(std::span<const TokenId> sequence) const;
+
+  Range Children(Node node) const {
+    if (!inner_[node]) return {};
+    const int64_t begin = first_.Select(inner_.Rank(node));
+    return {static_cast<Node>(begin),
+            static_cast<Node>(first_.NextOne(begin + 1))};
+  }
+  // Returns the children of all nodes of a range.
+  Range Below(Range range) const {
+    const int64_t begin = inner_.Rank(range.begin);
+    const int64_t end = inner_.Rank(range.end);
+    if (begin == end) return {};
+    return {static_cast<Node>(first_.Select(begin)),
+            static_cast<Node>(first_.Select(end))};
+  }
+  // Returns the number of items that end in a range.
+  int64_t NumEnds(Range range) const {
+    return ends_.Rank(range.end) - ends_.Rank(range.begin);
+  }
+  // Returns the number of nodes without children in a range.
+  int32_t NumLeaves(Range range) const {
+    return range.size() - static_cast<int32_t>(inner_.Rank(range.end) -
+                                               inner_.Rank(range.begin));
+  }
+
+  bool has_children(Node node) const { return inner_[node]; }
+  // True if an item ends here. It may also begin another one.
+  bool is_end(Node node) const { return ends_[node]; }
+  // Returns the token that leads to the node. REQUIRES: not the root.
+  TokenId token(Node node) const { return tokens_[node]; }
+  // Returns the number of tokens that lead to the node.
+  int32_t LevelOf(Node node) const;
+  // True if an item has the token before its last one.
+  bool has_before_last(TokenId token) const {
+    return token < std::ssize(before_last_) && before_last_[token];
+  }
+
+  // Upper bounds for any `num_nodes` nodes of one level: of their children, and
+  // of the items that end in these, on levels where not every child is a leaf.
+  int64_t MaxChildren(int64_t num_nodes) const;
+  int64_t MaxEnds(int64_t num_nodes) const;
+
+  // The memory that it takes.
+  int64_t num_bytes() const;
+
+ private:
+  friend class ItemCatalogueBuilder;
+  // Nodes by the number of their children, or of the items that end in these:
+  // {number, nodes with this number}, descending.
+  using Numbers = std::vector<std::pair<int32_t, int32_t>>;
+  struct Level {
+    Node begin = 0;
+    // Counted for the parents of its nodes.
+    Numbers num_children = {};
+    Numbers num_ends = {};  // empty if all nodes of the level are leaves
+  };
+
+  std::vector<TokenId> tokens_;  // [num_nodes]
+  RankBits inner_;               // [num_nodes]
+  RankBits first_;               // [num_nodes]
+  RankBits ends_;                // [num_nodes]
+  // [max_length + 2]  by length; the last is the end of the nodes.
+  std::vector<Level> levels_;
+  std::vector<bool> before_last_;
+  int32_t min_leaf_length_ = 0;
+  TokenId max_token_ = -1;
+};
+
+}  // namespace espalier

@@ -1,0 +1,213 @@
+#include "constrain/item_constraint.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "base/field_error.h"
+#include "base/status.h"
+#include "base/wording.h"
+
+namespace espalier {
+namespace {
+
+absl::Status TooManyLists(int64_t max_bytes) {
+  return MarkPermanent(
+      MakeFieldError(absl::StatusCode::kResourceExhausted,
+                     "`constraint` must need lists of legal tokens of at most ",
+                     MemorySize{max_bytes}, " for one request"));
+}
+
+}  // namespace
+
+ItemConstraint::ItemConstraint(std::shared_ptr<const ItemCatalogue> items,
+                               ItemOptions options)
+    : items_(std::move(items)),
+      options_(std::move(options)),
+      too_many_lists_(TooManyLists(options_.max_list_bytes)) {
+  Exclude();
+  const auto all = static_cast<Node>(items_->num_nodes());
+  has_inner_ends_ =
+      has_end_ids() && items_->num_items() > items_->NumLeaves({0, all});
+}
+
+void ItemConstraint::Exclude() {
+  std::vector<Range> ranges;
+  // Returns the node of a sequence, unless no item begins with it, and then the
+  // nodes above it.
+  const auto find = [&](std::span<const TokenId> sequence) {
+    const size_t num_above = above_.size();
+    Node node = ItemCatalogue::kRoot;
+    for (const TokenId token : sequence) {
+      above_.push_back(node);
+      node = items_->Child(node, token);
+      if (node != ItemCatalogue::kNone) continue;
+      above_.resize(num_above);
+      break;
+    }
+    return node;
+  };
+  for (int64_t i = 0; i < options_.excluded.size(); ++i) {
+    const Node node = find(options_.excluded[i]);
+    if (node == ItemCatalogue::kNone) continue;
+    ranges.push_back({node, node + 1});
+  }
+  for (int64_t i = 0; i < options_.excluded_prefixes.size(); ++i) {
+    const Node node = find(options_.excluded_prefixes[i]);
+    if (node == ItemCatalogue::kNone) continue;
+    for (Range range = {node, node + 1}; !range.empty();
+         range = items_->Below(range)) {
+      ranges.push_back(range);
+    }
+  }
+  std::ranges::sort(above_);
+  above_.erase(std::ranges::unique(above_).begin(), above_.end());
+  std::ranges::sort(ranges, {}, &Range::begin);
+  int64_t num_ends = 0;
+  for (const Range& range : ranges) {
+    const Node begin =
+        std::max(range.begin, excluded_.empty() ? 0 : excluded_.back().end);
+    if (begin >= range.end) continue;
+    excluded_.push_back({begin, range.end, num_ends});
+    num_ends += items_->NumEnds({begin, range.end});
+  }
+}
+
+int64_t ItemConstraint::NumExcludedBefore(Node node) const {
+  const auto after =
+      std::ranges::lower_bound(excluded_, node, {}, &Excluded::begin);
+  if (after == excluded_.begin()) return 0;
+  const Excluded& last = *std::prev(after);
+  return last.num_ends_before +
+         items_->NumEnds({last.begin, std::min(node, last.end)});
+}
+
+int64_t ItemConstraint::NumEnds(Range range, int32_t level) const {
+  if (level < options_.min_length) return 0;
+  const int64_t num_ends = items_->NumEnds(range);
+  if (excluded_.empty() || num_ends == 0) return num_ends;
+  return num_ends - NumExcludedBefore(range.end) +
+         NumExcludedBefore(range.begin);
+}
+
+bool ItemConstraint::Reaches(Range range, int32_t level, int32_t room) const {
+  for (; room >= 0 && !range.empty(); --room, ++level) {
+    if (NumEnds(range, level) > 0) return true;
+    range = items_->Below(range);
+  }
+  return false;
+}
+
+bool ItemConstraint::IsFree(Node node, int32_t level, int32_t room) const {
+  return room >= items_->max_length() - level &&
+         options_.min_length <=
+             std::max(items_->min_leaf_length(), level + 1) &&
+         !std::ranges::binary_search(above_, node);
+}
+
+Constraint::State ItemConstraint::Advance(State state, TokenId token) const {
+  if (state == ended()) return kNone;
+  const Node child = items_->Child(state, token);
+  const int32_t level = items_->LevelOf(state);
+  constexpr int32_t kAnyRoom = std::numeric_limits<int32_t>::max();
+  if (child != ItemCatalogue::kNone &&
+      (IsFree(state, level, kAnyRoom) ||
+       Reaches({child, child + 1}, level + 1, kAnyRoom))) {
+    return child;
+  }
+  const bool is_end_id = std::ranges::binary_search(options_.end_ids, token) &&
+                         state != start() && IsEnd(state, level);
+  return is_end_id ? ended() : kNone;
+}
+
+Constraint::Legal ItemConstraint::LegalTokens(State state, int32_t room) const {
+  if (state == ended() || room < 1) return {};
+  const int32_t level = items_->LevelOf(state);
+  if (IsFree(state, level, room) && !TakesEndId(state, level)) {
+    const Range children = items_->Children(state);
+    return {items_->TokensOf(children), items_->NumLeaves(children)};
+  }
+  // More room makes no difference.
+  const std::pair key = {state, std::min(room, items_->max_length() - level)};
+  const std::lock_guard lock(mutex_);
+  auto it = lists_.find(key);
+  if (it == lists_.end()) {
+    if (num_list_bytes_ > options_.max_list_bytes) {
+      return {.error = &too_many_lists_};
+    }
+    it = lists_.emplace(key, MakeList(state, level, room)).first;
+    // The node of a tree has four words more.
+    num_list_bytes_ +=
+        static_cast<int64_t>(sizeof(*it) + 4 * sizeof(void*) +
+                             it->second.kept.capacity() * sizeof(TokenId));
+  }
+  return {it->second.tokens, it->second.num_last};
+}
+
+ItemConstraint::List ItemConstraint::MakeList(Node node, int32_t level,
+                                              int32_t room) const {
+  List list;
+  const Range children = items_->Children(node);
+  bool are_all = IsFree(node, level, room);
+  if (are_all) {
+    const std::span<const TokenId> next = items_->TokensOf(children);
+    list.kept.assign(next.begin(), next.end());
+    list.num_last = items_->NumLeaves(children);
+  } else {
+    for (Node child = children.begin; child < children.end; ++child) {
+      if (!Reaches({child, child + 1}, level + 1, room - 1)) continue;
+      list.kept.push_back(items_->token(child));
+      list.num_last += ends(child, room - 1) ? 1 : 0;
+    }
+    are_all = std::ssize(list.kept) == children.size();
+  }
+  if (!children.empty() && TakesEndId(node, level) && !ends(node, room)) {
+    for (const TokenId id : options_.end_ids) {
+      const auto at = std::ranges::lower_bound(list.kept, id);
+      if (at != list.kept.end() && *at == id) continue;
+      list.kept.insert(at, id);
+      ++list.num_last;
+      are_all = false;
+    }
+  }
+  if (are_all) list.kept = {};
+  list.kept.shrink_to_fit();
+  list.tokens = are_all ? items_->TokensOf(children)
+                        : std::span<const TokenId>(list.kept);
+  return list;
+}
+
+bool ItemConstraint::accepts(State state, int32_t room) const {
+  if (state == ended()) return true;
+  return IsEnd(state, items_->LevelOf(state)) &&
+         (!has_end_ids() || ends(state, room));
+}
+
+bool ItemConstraint::ends(State state, int32_t room) const {
+  if (state == ended() || room < 1 || !items_->has_children(state)) return true;
+  const int32_t level = items_->LevelOf(state);
+  return !IsFree(state, level, room) &&
+         !Reaches(items_->Children(state), level + 1, room - 1);
+}
+
+int64_t ItemConstraint::MaxLegal(int64_t num_sequences) const {
+  const int64_t num_end_ids =
+      has_inner_ends_ ? num_sequences * std::ssize(options_.end_ids) : 0;
+  return items_->MaxChildren(num_sequences) + num_end_ids;
+}
+
+int64_t ItemConstraint::MaxLast(int64_t num_sequences) const {
+  const int64_t num_end_ids =
+      has_inner_ends_ ? num_sequences * std::ssize(options_.end_ids) : 0;
+  return items_->MaxEnds(num_sequences) + num_end_ids;
+}
+
+int32_t ItemConstraint::MinRoom() const {
+  Range range = {ItemCatalogue::kRoot, ItemCatalogue::kRoot + 1};
+  for (int32_t level = 0; !range.empty(); ++level) {
+    if (level > 0 && NumEnds(range, level) > 0) return level;
+    range = items_->Below(range);
+  }
+  return -1;
+}
+
+}  // namespace espalier

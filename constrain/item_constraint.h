@@ -1,0 +1,121 @@
+// ItemConstraint: the items of a catalogue as the constraint of a request, but
+// for those that it excludes. A state is a node of the catalogue.
+//
+// A token is legal if and only if an item below it is not excluded and fits
+// into the room (constraint.h). A node's descendants of one level are adjacent,
+// and so the items among them are counted at once; so are the excluded ones,
+// which are intervals of nodes. So no path leads to excluded items alone.
+//
+// An item that begins no other one ends the sequence. For one that begins
+// another, an id that ends sequences is legal there, so that the model chooses.
+// Without such ids it is complete as well: a beam search then has it as a
+// result, and continues with the others.
+//
+// Lists of tokens are slices of the catalogue where all of a node's tokens are
+// legal, and kept here otherwise: near the end of the room, above what is
+// excluded, and where an item begins another one.
+//
+// Thread safety: any thread may read.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "base/ids.h"
+#include "constrain/constraint.h"
+#include "constrain/item_catalogue.h"
+
+namespace espalier {
+
+struct ItemOptions {
+  // Ids that end a sequence, ascending, each once. In no item but as its last
+  // token.
+  std::vector<TokenId> end_ids = {};
+  // Sequences that must not come. Others than items have no effect.
+  TokenLists excluded = {};
+  // Items that begin with one of these must not come.
+  TokenLists excluded_prefixes = {};
+  // Shorter items must not come.
+  int32_t min_length = 0;
+  // Limit on the lists that are kept.
+  int64_t max_list_bytes = int64_t{256} << 20;
+};
+
+class ItemConstraint final : public Constraint {
+ public:
+  explicit ItemConstraint(std::shared_ptr<const ItemCatalogue> items,
+                          ItemOptions options = {});
+
+  State start() const override { return ItemCatalogue::kRoot; }
+  State Advance(State state, TokenId token) const override;
+  // The error is kResourceExhausted: the lists take more than max_list_bytes.
+  Legal LegalTokens(State state, int32_t room) const override;
+  bool accepts(State state, int32_t room) const override;
+  bool ends(State state, int32_t room) const override;
+  int64_t MaxLegal(int64_t num_sequences) const override;
+  int64_t MaxLast(int64_t num_sequences) const override;
+
+  // Returns the number of tokens of the shortest item that may come; -1 if
+  // there is none.
+  int32_t MinRoom() const;
+
+  const ItemCatalogue& items() const { return *items_; }
+
+ private:
+  using Node = ItemCatalogue::Node;
+  using Range = ItemCatalogue::Range;
+  // Nodes [begin, end) that are excluded.
+  struct Excluded {
+    Node begin;
+    Node end;
+    int64_t num_ends_before;  // items in the intervals before
+  };
+  struct List {
+    std::vector<TokenId> kept;  // empty if it is a slice of the catalogue
+    std::span<const TokenId> tokens;
+    int num_last = 0;
+  };
+
+  // After an end id.
+  State ended() const { return static_cast<State>(items_->num_nodes()); }
+  bool has_end_ids() const { return !options_.end_ids.empty(); }
+  void Exclude();
+  int64_t NumExcludedBefore(Node node) const;
+  // Returns the number of items that may come, of those that end in a range.
+  int64_t NumEnds(Range range, int32_t level) const;
+  // True if one that may come ends in a range, or at most `room` levels below.
+  bool Reaches(Range range, int32_t level, int32_t room) const;
+  // True if every item below a node that begins no other may come, and fits
+  // into the room.
+  bool IsFree(Node node, int32_t level, int32_t room) const;
+  // True if an item that may come ends at a node.
+  bool IsEnd(Node node, int32_t level) const {
+    return items_->is_end(node) && NumEnds({node, node + 1}, level) > 0;
+  }
+  // True if an end id is legal. REQUIRES: tokens may follow.
+  bool TakesEndId(Node node, int32_t level) const {
+    return has_end_ids() && IsEnd(node, level);
+  }
+  List MakeList(Node node, int32_t level, int32_t room) const;
+
+  const std::shared_ptr<const ItemCatalogue> items_;
+  const ItemOptions options_;
+  std::vector<Excluded> excluded_;  // ascending, apart from each other
+  std::vector<Node> above_;         // ascending: nodes above an excluded one
+  bool has_inner_ends_ = false;     // if there are end ids
+  const absl::Status too_many_lists_;
+
+  mutable std::mutex mutex_;
+  mutable std::map<std::pair<Node, int32_t>, List> lists_
+      ABSL_GUARDED_BY(mutex_);
+  mutable int64_t num_list_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace espalier

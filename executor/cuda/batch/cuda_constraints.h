@@ -1,6 +1,7 @@
 // CudaConstraints: the tables of requests' constraints in device memory. They
-// are copied there before the first step of a request with the constraint, and
-// stay while there is room, and go where a new one comes after it has gone.
+// are copied there before the first step of a request with the constraint. When
+// a new constraint comes, those whose constraint is gone are freed, and if
+// there is no room those that were needed least recently.
 //
 // Thread safety: plain state, of one thread.
 #pragma once

@@ -160,7 +160,11 @@ absl::Status CheckRoom(const LanguageConstraint& constraint,
     return absl::OkStatus();
   }
   return InvalidField("`max_new_tokens` must be at least ", needed,
-                      ", which a text of `constraint` needs", Got(num_tokens));
+                      params.start_after.empty()
+                          ? ", which a text of `constraint` needs"
+                          : ", which `start_after` and a text of `constraint` "
+                            "need",
+                      Got(num_tokens));
 }
 
 }  // namespace

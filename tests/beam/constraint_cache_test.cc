@@ -237,6 +237,11 @@ TEST(ConstraintCacheTest, ARequestWithoutRoomForATextIsRefused) {
   request.params.max_new_tokens = least;
   EXPECT_OK(cache.Get(request));
   EXPECT_EQ(cache.num_compiled(), 1);
+  request.params.start_after = "1111";
+  request.params.max_new_tokens = least;
+  EXPECT_THAT(cache.Get(request),
+              StatusIs(kInvalid, HasSubstr(", which start_after and a text of "
+                                           "constraint need, got ")));
   // An end id alone is an empty text, unless it may not come first.
   request = WithRegex("(1111111)?");
   request.num_continued.reset();  // so that a dropped space is no text, either

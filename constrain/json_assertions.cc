@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <set>
 #include <span>
 #include <utility>
 
@@ -46,6 +47,17 @@ absl::StatusOr<Formula> JsonAssertions::AddLanguage(
   return Add({.kind = kind, .index = index});
 }
 
+absl::StatusOr<Formula> JsonAssertions::AddMinLength(int64_t length,
+                                                     int64_t max_unrolled) {
+  if (length == 0) return FormulaPool::kTrue;
+  if (length > max_unrolled) {
+    return Add({.kind = Kind::kMinLength, .index = length});
+  }
+  return AddLanguage(Kind::kString, Concat("length from ", length), [&] {
+    return StringsOfLength(length, std::nullopt, budget_);
+  });
+}
+
 absl::StatusOr<Formula> JsonAssertions::AddTexts(
     Kind kind, std::vector<std::string> texts) {
   if (texts.empty()) return FormulaPool::kFalse;
@@ -66,6 +78,24 @@ absl::Status JsonAssertions::IncompleteError(const Language& language) {
                          "other strings cannot be told from it");
 }
 
+absl::StatusOr<const JsonAssertions::Language*> JsonAssertions::LanguageOf(
+    int32_t variable) {
+  const JsonAssertion& assertion = Of(variable);
+  if (assertion.kind != Kind::kMinLength) return &languages_[assertion.index];
+  auto known = lengths_.find(assertion.index);
+  if (known == lengths_.end()) {
+    ASSIGN_OR_RETURN(ByteAutomaton automaton,
+                     StringsOfLength(assertion.index, std::nullopt, budget_));
+    known = lengths_
+                .emplace(assertion.index,
+                         Language{.automaton = std::move(automaton),
+                                  .is_complete = true,
+                                  .name = "length"})
+                .first;
+  }
+  return &known->second;
+}
+
 absl::StatusOr<const ByteAutomaton*> JsonAssertions::Combine(
     Formula formula, const ByteAutomaton& universe, Languages* known) {
   const auto found = known->find(formula);
@@ -74,6 +104,7 @@ absl::StatusOr<const ByteAutomaton*> JsonAssertions::Combine(
   }
   const Language* incomplete = nullptr;
   pool_.ForEachPolarity(formula, [&](int32_t variable, bool is_positive) {
+    if (Of(variable).kind == Kind::kMinLength) return;
     const Language& language = languages_[Of(variable).index];
     if (!is_positive && !language.is_complete) incomplete = &language;
   });
@@ -81,7 +112,8 @@ absl::StatusOr<const ByteAutomaton*> JsonAssertions::Combine(
   const std::vector<int32_t> variables = pool_.VariablesOf(formula);
   std::vector<const ByteAutomaton*> automata;
   for (const int32_t variable : variables) {
-    automata.push_back(&languages_[Of(variable).index].automaton);
+    ASSIGN_OR_RETURN(const Language* const language, LanguageOf(variable));
+    automata.push_back(&language->automaton);
   }
   const auto decide = [&](std::span<const Truth> truths) {
     return pool_.Evaluate(formula, [&](int32_t variable) {
@@ -105,6 +137,56 @@ absl::StatusOr<const ByteAutomaton*> JsonAssertions::Strings(Formula formula) {
   return Combine(formula, *any_string_, &strings_);
 }
 
+absl::StatusOr<std::optional<std::vector<JsonAssertions::BoundedStrings>>>
+JsonAssertions::ByMaxLength(Formula formula) {
+  std::set<int64_t> lengths;
+  for (const int32_t variable : pool_.VariablesOf(formula)) {
+    if (Of(variable).kind == Kind::kMinLength) {
+      lengths.insert(Of(variable).index);
+    }
+  }
+  if (lengths.empty()) return std::nullopt;
+  // The strings from one of the lengths to the next, from long to short.
+  std::vector<BoundedStrings> result;
+  int64_t max_length = kNoMaxLength;
+  Formula longer = FormulaPool::kFalse;
+  lengths.insert(0);
+  for (auto it = lengths.rbegin(); it != lengths.rend(); ++it) {
+    const int64_t min_length = *it;
+    const Formula strings =
+        pool_.Substitute(formula, [&](int32_t variable) -> Formula {
+          const JsonAssertion& assertion = Of(variable);
+          if (assertion.kind != Kind::kMinLength) {
+            return pool_.Variable(variable);
+          }
+          return assertion.index <= min_length ? FormulaPool::kTrue
+                                               : FormulaPool::kFalse;
+        });
+    const Formula only_longer = pool_.And({longer, Not(strings)});
+    if (only_longer != FormulaPool::kFalse) {
+      const absl::StatusOr<const ByteAutomaton*> found = Strings(only_longer);
+      RETURN_IF_ERROR(pool_.status());
+      if (!found.ok() || *found != nullptr) return std::nullopt;
+    }
+    if (strings != longer) {
+      ASSIGN_OR_RETURN(const ByteAutomaton* const automaton, Strings(strings));
+      if (automaton != nullptr && MinCodePoints(*automaton) <= max_length) {
+        result.push_back({strings, max_length});
+      }
+    }
+    longer = strings;
+    max_length = min_length - 1;
+  }
+  return result;
+}
+
+absl::StatusOr<bool> JsonAssertions::HasStrings(Formula formula) {
+  ASSIGN_OR_RETURN(const auto bounded, ByMaxLength(formula));
+  if (bounded) return !bounded->empty();
+  ASSIGN_OR_RETURN(const ByteAutomaton* const strings, Strings(formula));
+  return strings != nullptr;
+}
+
 absl::StatusOr<const ByteAutomaton*> JsonAssertions::Numbers(Formula formula) {
   if (formula == FormulaPool::kFalse) return nullptr;
   if (formula == FormulaPool::kTrue) {
@@ -122,6 +204,10 @@ absl::StatusOr<const ByteAutomaton*> JsonAssertions::Numbers(Formula formula) {
 absl::StatusOr<bool> JsonAssertions::HasString(Formula formula,
                                                std::string_view string) {
   const auto truth_of = [&](int32_t variable) {
+    if (Of(variable).kind == Kind::kMinLength) {
+      return NumCodePoints(string) >= Of(variable).index ? Truth::kTrue
+                                                         : Truth::kFalse;
+    }
     const Language& language = languages_[Of(variable).index];
     if (language.automaton.Match(string).in_language) return Truth::kTrue;
     return language.is_complete ? Truth::kFalse : Truth::kUnknown;

@@ -12,6 +12,7 @@
 #include <compare>
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -44,6 +45,7 @@ struct JsonAssertion {
     kType,       // it is of type `index`
     kNumber,     // the number is in set `index`
     kString,     // the string is in set `index`
+    kMinLength,  // the string has at least `index` code points
     kItem,       // item `index`, if there is one, satisfies `child`
     kItemsFrom,  // so do all items from `index` on
     kContains,   // at least `index` items satisfy `child`
@@ -66,10 +68,15 @@ struct JsonAssertion {
 class JsonAssertions {
  public:
   using Kind = JsonAssertion::Kind;
+  static constexpr int64_t kNoMaxLength = std::numeric_limits<int64_t>::max();
 
   // `budget` outlives this.
-  explicit JsonAssertions(CompileBudget* budget)
-      : budget_(budget), pool_(budget) {}
+  //   max_unrolled_length  strings of more code points are told by kMinLength
+  explicit JsonAssertions(CompileBudget* budget,
+                          int64_t max_unrolled_length = kNoMaxLength)
+      : budget_(budget),
+        pool_(budget),
+        max_unrolled_length_(max_unrolled_length) {}
 
   FormulaPool& pool() { return pool_; }
   CompileBudget* budget() { return budget_; }
@@ -98,6 +105,10 @@ class JsonAssertions {
       Kind kind, std::string name,
       absl::FunctionRef<absl::StatusOr<ByteAutomaton>()> make,
       bool is_complete = true);
+  // Returns the assertion that a string has at least `length` code points; a
+  // kMinLength if these are more than `max_unrolled`.
+  absl::StatusOr<Formula> AddMinLength(int64_t length, int64_t max_unrolled);
+  int64_t max_unrolled_length() const { return max_unrolled_length_; }
   // Returns the assertion that a string is one of `texts`.
   absl::StatusOr<Formula> AddTexts(Kind kind, std::vector<std::string> texts);
 
@@ -107,6 +118,19 @@ class JsonAssertions {
   // Errors: kInvalidArgument if the budget is spent, or if the complement of an
   // incomplete language is needed.
   absl::StatusOr<const ByteAutomaton*> Strings(Formula formula);
+  // Strings of a set with at most so many code points.
+  struct BoundedStrings {
+    Formula strings;     // over kString without kMinLength
+    int64_t max_length;  // or kNoMaxLength
+  };
+  // Returns sets whose union is that of a formula over kString, each with some
+  // string, by their lengths; unset if the formula has no kMinLength, or is no
+  // such union: its strings of some length have to be among those with less.
+  // Errors: as Strings().
+  absl::StatusOr<std::optional<std::vector<BoundedStrings>>> ByMaxLength(
+      Formula formula);
+  // True if Strings() has any.
+  absl::StatusOr<bool> HasStrings(Formula formula);
   absl::StatusOr<const ByteAutomaton*> Numbers(Formula formula);
   // True if `string` is in the language of a formula over kString, false if it
   // is not or if only an incomplete language would have it.
@@ -126,6 +150,8 @@ class JsonAssertions {
   };
   using Languages = std::map<Formula, std::optional<ByteAutomaton>>;
 
+  // Returns the language of a kString, kNumber or kMinLength.
+  absl::StatusOr<const Language*> LanguageOf(int32_t variable);
   // Returns the error that the complement of an incomplete language is needed.
   static absl::Status IncompleteError(const Language& language);
   absl::StatusOr<const ByteAutomaton*> Combine(Formula formula,
@@ -134,10 +160,12 @@ class JsonAssertions {
 
   CompileBudget* budget_;
   FormulaPool pool_;
+  const int64_t max_unrolled_length_;
   std::deque<JsonAssertion> all_;  // by variable
   std::map<JsonAssertion, int32_t> variables_;
   std::deque<Language> languages_;
   std::map<std::pair<Kind, std::string>, int64_t> language_ids_;
+  std::map<int64_t, Language> lengths_;  // by the least
   std::optional<ByteAutomaton> any_string_;
   std::optional<ByteAutomaton> any_number_;
   std::optional<ByteAutomaton> canonical_number_;

@@ -307,9 +307,8 @@ absl::Status JsonShapeBuilder::AddKeyClasses(Formula keys, Formula rest,
   if (keys == FormulaPool::kFalse || rest == FormulaPool::kFalse) {
     return absl::OkStatus();
   }
-  ASSIGN_OR_RETURN(const ByteAutomaton* const strings,
-                   assertions_.Strings(keys));
-  if (strings == nullptr) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const bool has_keys, assertions_.HasStrings(keys));
+  if (!has_keys) return absl::OkStatus();
   if (undecided.empty()) {
     classes->push_back({keys, rest});
     return absl::OkStatus();

@@ -10,7 +10,6 @@
 #include "constrain/json_format.h"
 #include "constrain/json_keywords.h"
 #include "constrain/json_number_language.h"
-#include "constrain/json_string_language.h"
 #include "constrain/regex_language.h"
 
 namespace espalier {
@@ -204,20 +203,18 @@ absl::StatusOr<std::optional<Formula>> JsonScalarReader::Read(
     return assertions_.IfType(JsonType::kNumber, formula);
   }
   Formula formula = FormulaPool::kTrue;
-  if (keyword == "minLength" || keyword == "maxLength") {
-    const bool is_min = keyword == "minLength";
+  if (keyword == "minLength") {
     ASSIGN_OR_RETURN(const int64_t count, CountOf(value));
-    if (is_min && count == 0) return FormulaPool::kTrue;
+    ASSIGN_OR_RETURN(formula,
+                     assertions_.AddMinLength(count, /*max_unrolled=*/count));
+  } else if (keyword == "maxLength") {
+    ASSIGN_OR_RETURN(const int64_t count, CountOf(value));
+    // A counter has a largest count, not a least one.
+    const bool is_counted = count > assertions_.max_unrolled_length();
     ASSIGN_OR_RETURN(
-        formula,
-        assertions_.AddLanguage(
-            AssertionKind::kString,
-            Concat(is_min ? "length from " : "length to ", count), [&] {
-              return StringsOfLength(
-                  is_min ? count : 0,
-                  is_min ? std::nullopt : std::optional(count),
-                  assertions_.budget());
-            }));
+        const Formula longer,
+        assertions_.AddMinLength(count + 1, is_counted ? 0 : count + 1));
+    formula = Not(longer);
   } else if (keyword == "pattern") {
     ASSIGN_OR_RETURN(const std::string pattern, StringOf(value));
     ASSIGN_OR_RETURN(formula, StringsLike(pattern));

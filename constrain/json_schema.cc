@@ -27,18 +27,23 @@ namespace {
 
 // Values may nest so deep; each level is one of recursion.
 constexpr int kMaxNesting = 100;
+constexpr int64_t kManyLengths = int64_t{1} << 31;
+constexpr int kStatesOfString = 8;  // any string has them
 
 using NfaState = ByteNfa::State;
 
 // Makes automata of shapes.
 class JsonSchemaCompiler {
  public:
+  //   max_unrolled_length  as of JsonAssertions; strings with greater lengths
+  //                        have a counter, in CompileWithCalls
   JsonSchemaCompiler(JsonSchemaDocument* document, CompileBudget* budget,
-                     const JsonSchemaOptions& options)
+                     const JsonSchemaOptions& options,
+                     int64_t max_unrolled_length = JsonAssertions::kNoMaxLength)
       : document_(*document),
         budget_(*budget),
         options_(options),
-        assertions_(budget),
+        assertions_(budget, max_unrolled_length),
         bounds_(document, budget),
         keys_(document, &assertions_),
         reader_(document, &assertions_, &bounds_),
@@ -53,10 +58,16 @@ class JsonSchemaCompiler {
   absl::StatusOr<GrammarLanguage> CompileWithCalls() {
     const Formula root = assertions_.Schema(JsonSchemaDocument::kRoot);
     RETURN_IF_ERROR(Explore(root, 0));
-    if (!FindCalled(root)) return CompileUnrolled(root);
-    RETURN_IF_ERROR(FindInhabited());
-    if (!inhabited_.contains(root)) return NoValue();
-    absl::StatusOr<PushdownAutomaton> automaton = MakeCalls();
+    RETURN_IF_ERROR(FindCounted());
+    if (FindCalled(root)) {
+      RETURN_IF_ERROR(FindInhabited());
+    } else if (counted_.empty()) {
+      return CompileUnrolled(root);
+    }
+    const absl::StatusOr<bool> has_value = HasValue({root, options_.max_depth});
+    if (!has_value.ok()) return At(root, has_value.status());
+    if (!*has_value) return NoValue();
+    absl::StatusOr<PushdownAutomaton> automaton = MakeCalls(root);
     if (!automaton.ok()) return At(root, automaton.status());
     return *std::move(automaton);
   }
@@ -86,6 +97,11 @@ class JsonSchemaCompiler {
     bool is_on_path = false;
     int num_uses = 0;                  // edges that lead to it
     std::set<Formula> ancestors = {};  // values that lead back to these
+  };
+  // Strings with a counter.
+  struct Counted {
+    int number = 0;
+    std::vector<JsonAssertions::BoundedStrings> parts;
   };
   // Values of a formula that nest so many levels more within its cycle.
   using Values = std::pair<Formula, int>;
@@ -158,7 +174,8 @@ class JsonSchemaCompiler {
     for (const Formula formula : called) {
       calls_.emplace(formula, static_cast<int>(calls_.size()));
     }
-    num_digits_ = PushdownAutomaton::NumDigitsOf(std::ssize(calls_));
+    num_digits_ = PushdownAutomaton::NumDigitsOf(std::ssize(calls_) +
+                                                 std::ssize(counted_));
     // The value of {} alone is unrolled.
     const bool has_references =
         std::ranges::any_of(nodes_, [&](const auto& entry) {
@@ -198,22 +215,111 @@ class JsonSchemaCompiler {
     return has_value;
   }
 
-  absl::StatusOr<PushdownAutomaton> MakeCalls() {
+  // Finds the strings that have a counter.
+  absl::Status FindCounted() {
+    int64_t all_lengths = 0;
+    for (const auto& [formula, node] : nodes_) {
+      absl::Status status = AddCounted(
+          node.shape.string, std::max(node.num_uses, 1), &all_lengths);
+      if (node.shape.object) {
+        for (const JsonMachine::State& state : node.shape.object->states) {
+          for (const JsonMachine::Edge& edge : state.edges) {
+            if (status.ok()) status = AddCounted(edge.keys, 1, &all_lengths);
+          }
+        }
+      }
+      if (!status.ok()) return At(formula, status);
+    }
+    if (all_lengths <= options_.max_unrolled_lengths) {
+      counted_.clear();
+      limits_.clear();
+    }
+    return absl::OkStatus();
+  }
+
+  // Adds the lengths to `*all_lengths`.
+  absl::Status AddCounted(Formula formula, int num_uses, int64_t* all_lengths) {
+    ASSIGN_OR_RETURN(const auto parts, assertions_.ByMaxLength(formula));
+    if (!parts) return absl::OkStatus();
+    std::vector<int64_t> limits = limits_;
+    int64_t max_length = 0;
+    for (const JsonAssertions::BoundedStrings& part : *parts) {
+      if (part.max_length != JsonAssertions::kNoMaxLength) {
+        if (part.max_length > PushdownAutomaton::kMaxCount) {
+          return absl::OkStatus();
+        }
+        // Unrolled strings have a copy of the rest for each length.
+        ASSIGN_OR_RETURN(const ByteAutomaton* const strings,
+                         assertions_.Strings(part.strings));
+        max_length =
+            std::max(max_length,
+                     std::min(part.max_length, kManyLengths) *
+                         std::max(strings->num_states() / kStatesOfString, 1));
+      }
+      if (std::ranges::find(limits, part.max_length) == limits.end()) {
+        limits.push_back(part.max_length);
+      }
+    }
+    if (std::ssize(limits) > PushdownAutomaton::kMaxLimits) {
+      return absl::OkStatus();
+    }
+    *all_lengths =
+        std::min(*all_lengths + std::min(max_length, kManyLengths) * num_uses,
+                 kManyLengths);
+    limits_ = std::move(limits);
+    const auto number = static_cast<int>(counted_.size());
+    counted_.try_emplace(formula, Counted{number, *parts});
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<PushdownAutomaton> MakeCalls(Formula root) {
     ByteNfa nfa(&budget_);
     ASSIGN_OR_RETURN(const NfaState start, nfa.AddState());
     ASSIGN_OR_RETURN(const NfaState end, nfa.AddState());
-    for (const auto& [formula, number] : calls_) {
-      if (!inhabited_.contains(formula)) continue;
+    // Adds a call, and returns where its texts begin.
+    const auto add_call = [&](int64_t number) -> absl::StatusOr<NfaState> {
       ASSIGN_OR_RETURN(const NfaState begin, nfa.AddState());
       RETURN_IF_ERROR(
           PushdownAutomaton::AddCall(number, num_digits_, start, begin, &nfa));
+      return begin;
+    };
+    if (!has_calls()) {
+      ASSIGN_OR_RETURN(const NfaState begin, add_call(0));
+      RETURN_IF_ERROR(AddShape({root, options_.max_depth}, begin, end, &nfa));
+    }
+    for (const auto& [formula, number] : calls_) {
+      if (!inhabited_.contains(formula)) continue;
+      ASSIGN_OR_RETURN(const NfaState begin, add_call(number));
       const absl::Status status = AddShape({formula, 0}, begin, end, &nfa);
       if (!status.ok()) return At(formula, status);
+    }
+    for (const auto& [formula, counted] : counted_) {
+      if (counted.parts.empty()) continue;
+      ASSIGN_OR_RETURN(const NfaState begin, add_call(CallOf(counted)));
+      ASSIGN_OR_RETURN(const ByteAutomaton automaton, MakeCounted(counted));
+      ASSIGN_OR_RETURN(const Language language, RangesOf(automaton));
+      RETURN_IF_ERROR(AddAutomaton(*language, begin, end, &nfa));
     }
     ASSIGN_OR_RETURN(const ByteAutomaton calls,
                      std::move(nfa).Build(start, end));
     return PushdownAutomaton::Make(calls, num_digits_, options_.max_calls,
-                                   &budget_);
+                                   &budget_, limits_);
+  }
+
+  // Returns the number of the call of strings with a counter.
+  int64_t CallOf(const Counted& counted) const {
+    return std::max<int64_t>(std::ssize(calls_), 1) + counted.number;
+  }
+
+  absl::StatusOr<ByteAutomaton> MakeCounted(const Counted& counted) {
+    std::vector<StringsWithLimit> parts;
+    for (const JsonAssertions::BoundedStrings& part : counted.parts) {
+      ASSIGN_OR_RETURN(const ByteAutomaton* const strings,
+                       assertions_.Strings(part.strings));
+      parts.push_back({strings, std::ranges::find(limits_, part.max_length) -
+                                    limits_.begin()});
+    }
+    return QuoteStringsWithLimits(parts, &budget_);
   }
 
   // Adds where an error is, unless it says so.
@@ -429,10 +535,15 @@ class JsonSchemaCompiler {
     return numbers_.emplace(formula, language).first->second;
   }
 
-  // Returns strings in quotes.
+  // Returns strings in quotes, or a call of them.
   absl::StatusOr<Language> StringsOf(Formula formula) {
     const auto known = strings_.find(formula);
     if (known != strings_.end()) return known->second;
+    const auto counted = counted_.find(formula);
+    if (counted != counted_.end()) {
+      ASSIGN_OR_RETURN(Language call, MakeCall(counted->second));
+      return strings_.emplace(formula, std::move(call)).first->second;
+    }
     ASSIGN_OR_RETURN(const ByteAutomaton* const automaton,
                      assertions_.Strings(formula));
     Language language;
@@ -442,6 +553,18 @@ class JsonSchemaCompiler {
       ASSIGN_OR_RETURN(language, RangesOf(quoted));
     }
     return strings_.emplace(formula, language).first->second;
+  }
+
+  absl::StatusOr<Language> MakeCall(const Counted& counted) {
+    if (counted.parts.empty()) return Language();
+    ByteNfa nfa(&budget_);
+    ASSIGN_OR_RETURN(const NfaState start, nfa.AddState());
+    ASSIGN_OR_RETURN(const NfaState end, nfa.AddState());
+    RETURN_IF_ERROR(PushdownAutomaton::AddCall(CallOf(counted), num_digits_,
+                                               start, end, &nfa));
+    ASSIGN_OR_RETURN(const ByteAutomaton call,
+                     std::move(nfa).Build(start, end));
+    return RangesOf(call);
   }
 
   static absl::Status AddText(std::string_view text, NfaState from, NfaState to,
@@ -548,8 +671,10 @@ class JsonSchemaCompiler {
   // Numbers of calls; empty: values are unrolled.
   std::map<Formula, int> calls_;
   int num_digits_ = 0;
-  std::set<Formula> inhabited_;  // if there are calls
-  int num_any_levels_ = 0;       // that steps are taken for
+  std::map<Formula, Counted> counted_;  // by the strings
+  std::vector<int64_t> limits_;         // largest counts, each once
+  std::set<Formula> inhabited_;         // if there are calls
+  int num_any_levels_ = 0;              // that steps are taken for
   std::map<Values, bool> has_value_;
   std::map<Values, Language> languages_;
   std::map<Formula, Language> numbers_;
@@ -601,7 +726,8 @@ absl::StatusOr<GrammarLanguage> CompileJsonSchemaWithCalls(
   ASSIGN_OR_RETURN(
       const std::unique_ptr<JsonSchemaDocument> document,
       JsonSchemaDocument::Make(std::move(value), options.draft, &budget));
-  return JsonSchemaCompiler(document.get(), &budget, options)
+  return JsonSchemaCompiler(document.get(), &budget, options,
+                            options.max_unrolled_length)
       .CompileWithCalls();
 }
 

@@ -47,6 +47,11 @@ struct JsonSchemaOptions {
   int max_calls = PushdownAutomaton::kMaxDepth;
   // With calls, values of {} are called, too, whatever the references are.
   bool calls_any_value = false;
+  // With calls: strings of at most a greater length have a counter if all such
+  // lengths together exceed the second number, each as often as it is used and
+  // as large as what it is about.
+  int64_t max_unrolled_length = 16;
+  int64_t max_unrolled_lengths = 1024;
 };
 
 // Errors: kInvalidArgument with the JSON pointer of the keyword that cannot be
@@ -59,8 +64,9 @@ absl::StatusOr<ByteAutomaton> CompileJsonSchema(
     std::string_view schema, const JsonSchemaOptions& options = {},
     const CompileLimits& limits = {});
 // As the first. Where references lead back to their subschema, the values of
-// such a subschema are called, in place of copies for a few levels. Without
-// such references the language is a ByteAutomaton.
+// such a subschema are called, in place of copies for a few levels. So are
+// strings with a great "maxLength", which have a counter. Without such
+// references and strings the language is a ByteAutomaton.
 absl::StatusOr<GrammarLanguage> CompileJsonSchemaWithCalls(
     std::string_view schema, const JsonSchemaOptions& options = {},
     const CompileLimits& limits = {});

@@ -1,7 +1,9 @@
 #include "constrain/json_string_language.h"
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
+#include <deque>
 #include <map>
 #include <utility>
 #include <vector>
@@ -10,6 +12,7 @@
 #include "constrain/automaton_builder.h"
 #include "constrain/byte_nfa.h"
 #include "constrain/dfa_edges.h"
+#include "constrain/pushdown_automaton.h"
 
 namespace espalier {
 namespace {
@@ -92,43 +95,73 @@ std::string Escaped(uint8_t byte) {
   return {'\\', 'u', '0', '0', kHexDigits[byte >> 4], kHexDigits[byte & 15]};
 }
 
+// True for the first byte of a code point in UTF-8.
+bool BeginsCodePoint(int byte) { return (byte & 0xC0) != 0x80; }
+
 bool IsEscaped(int byte) { return byte < ' ' || byte == '"' || byte == '\\'; }
 
 // Adds the bytes of a string's automaton as they are in JSON.
 class StringQuoter {
  public:
-  StringQuoter(const ByteAutomaton& strings, ByteNfa* nfa)
-      : strings_(strings), nfa_(*nfa), states_(strings.num_states()) {}
+  //   limit  as of StringsWithLimit; unset: nothing is counted
+  StringQuoter(const ByteAutomaton& strings, std::optional<int64_t> limit,
+               ByteNfa* nfa)
+      : strings_(strings),
+        limit_(limit),
+        nfa_(*nfa),
+        states_(strings.num_states()) {}
 
   absl::Status Add(ByteNfa::State start, ByteNfa::State end) {
     for (ByteNfa::State& state : states_) {
       ASSIGN_OR_RETURN(state, nfa_.AddState());
     }
+    counting_ = states_;
+    if (limit_) RETURN_IF_ERROR(AddCounts());
     RETURN_IF_ERROR(
         nfa_.AddBytes(start, '"', '"', states_[ByteAutomaton::kStart]));
     for (int32_t s = 0; s < strings_.num_states(); ++s) {
       RETURN_IF_ERROR(AddPlainBytes(s));
       RETURN_IF_ERROR(AddEscapes(s));
       if (!strings_.accepts(s)) continue;
-      RETURN_IF_ERROR(nfa_.AddBytes(states_[s], '"', '"', end));
+      ByteNfa::State before = states_[s];
+      if (limit_) {
+        ASSIGN_OR_RETURN(before, nfa_.AddState());
+        RETURN_IF_ERROR(
+            PushdownAutomaton::AddLimit(*limit_, states_[s], before, &nfa_));
+      }
+      RETURN_IF_ERROR(nfa_.AddBytes(before, '"', '"', end));
     }
     return absl::OkStatus();
   }
 
  private:
+  absl::Status AddCounts() {
+    constexpr uint8_t kByte = PushdownAutomaton::kCountByte;
+    for (size_t s = 0; s < states_.size(); ++s) {
+      ASSIGN_OR_RETURN(counting_[s], nfa_.AddState());
+      RETURN_IF_ERROR(nfa_.AddBytes(counting_[s], kByte, kByte, states_[s]));
+    }
+    return absl::OkStatus();
+  }
+
   // Adds runs of bytes that are not escaped.
   absl::Status AddPlainBytes(int32_t state) {
+    constexpr ByteNfa::State kNone = -1;
     int first = 0;
-    int32_t run_to = ByteAutomaton::kNone;
+    ByteNfa::State run_to = kNone;
     for (int byte = 0; byte <= 256; ++byte) {
-      const int32_t to = byte == 256 || IsEscaped(byte)
-                             ? ByteAutomaton::kNone
-                             : strings_.Next(state, static_cast<uint8_t>(byte));
+      ByteNfa::State to = kNone;
+      if (byte < 256 && !IsEscaped(byte)) {
+        const int32_t next = strings_.Next(state, static_cast<uint8_t>(byte));
+        if (next != ByteAutomaton::kNone) {
+          to = (BeginsCodePoint(byte) ? counting_ : states_)[next];
+        }
+      }
       if (to == run_to) continue;
-      if (run_to != ByteAutomaton::kNone) {
-        RETURN_IF_ERROR(
-            nfa_.AddBytes(states_[state], static_cast<uint8_t>(first),
-                          static_cast<uint8_t>(byte - 1), states_[run_to]));
+      if (run_to != kNone) {
+        RETURN_IF_ERROR(nfa_.AddBytes(states_[state],
+                                      static_cast<uint8_t>(first),
+                                      static_cast<uint8_t>(byte - 1), run_to));
       }
       first = byte;
       run_to = to;
@@ -155,14 +188,17 @@ class StringQuoter {
       }
       const auto last = static_cast<uint8_t>(text.back());
       RETURN_IF_ERROR(nfa_.AddBytes(begins[text.substr(0, text.size() - 1)],
-                                    last, last, states_[to]));
+                                    last, last, counting_[to]));
     }
     return absl::OkStatus();
   }
 
   const ByteAutomaton& strings_;
+  const std::optional<int64_t> limit_;
   ByteNfa& nfa_;
   std::vector<ByteNfa::State> states_;  // by the string's state
+  // Before these, where a code point counts; or these.
+  std::vector<ByteNfa::State> counting_;
 };
 
 }  // namespace
@@ -206,8 +242,49 @@ absl::StatusOr<ByteAutomaton> QuoteStrings(const ByteAutomaton& strings,
   ASSIGN_OR_RETURN(const ByteNfa::State start, nfa.AddState());
   ASSIGN_OR_RETURN(const ByteNfa::State end, nfa.AddState());
   RETURN_IF_ERROR(budget->Take(256 * int64_t{strings.num_states()}));
-  RETURN_IF_ERROR(StringQuoter(strings, &nfa).Add(start, end));
+  RETURN_IF_ERROR(
+      StringQuoter(strings, /*limit=*/std::nullopt, &nfa).Add(start, end));
   return std::move(nfa).Build(start, end);
+}
+
+absl::StatusOr<ByteAutomaton> QuoteStringsWithLimits(
+    std::span<const StringsWithLimit> parts, CompileBudget* budget) {
+  ByteNfa nfa(budget);
+  ASSIGN_OR_RETURN(const ByteNfa::State start, nfa.AddState());
+  ASSIGN_OR_RETURN(const ByteNfa::State end, nfa.AddState());
+  for (const StringsWithLimit& part : parts) {
+    RETURN_IF_ERROR(budget->Take(256 * int64_t{part.strings->num_states()}));
+    RETURN_IF_ERROR(
+        StringQuoter(*part.strings, part.limit, &nfa).Add(start, end));
+  }
+  return std::move(nfa).Build(start, end);
+}
+
+int64_t NumCodePoints(std::string_view string) {
+  return std::ranges::count_if(
+      string, [](char c) { return BeginsCodePoint(static_cast<uint8_t>(c)); });
+}
+
+// A breadth-first search, in which bytes within a code point add nothing.
+int64_t MinCodePoints(const ByteAutomaton& strings) {
+  std::vector<int64_t> fewest(strings.num_states(), -1);
+  std::deque<std::pair<int32_t, int64_t>> queue = {{ByteAutomaton::kStart, 0}};
+  while (true) {
+    const auto [state, count] = queue.front();
+    queue.pop_front();
+    if (fewest[state] >= 0) continue;
+    fewest[state] = count;
+    if (strings.accepts(state)) return count;
+    for (int byte = 0; byte < 256; ++byte) {
+      const int32_t next = strings.Next(state, static_cast<uint8_t>(byte));
+      if (next == ByteAutomaton::kNone || fewest[next] >= 0) continue;
+      if (BeginsCodePoint(byte)) {
+        queue.emplace_back(next, count + 1);
+      } else {
+        queue.emplace_front(next, count);
+      }
+    }
+  }
 }
 
 std::string QuoteString(std::string_view string) {

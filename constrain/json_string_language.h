@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -29,5 +30,19 @@ absl::StatusOr<ByteAutomaton> StringsOfLength(int64_t min_length,
 absl::StatusOr<ByteAutomaton> QuoteStrings(const ByteAutomaton& strings,
                                            CompileBudget* budget);
 std::string QuoteString(std::string_view string);
+
+// Returns the texts of strings with at most so many code points, in JSON, with
+// the counts of a PushdownAutomaton.
+//   limit  the number of `max_length` there
+struct StringsWithLimit {
+  const ByteAutomaton* strings = nullptr;
+  int64_t limit = 0;
+};
+absl::StatusOr<ByteAutomaton> QuoteStringsWithLimits(
+    std::span<const StringsWithLimit> parts, CompileBudget* budget);
+
+// Returns the number of code points of a string, or the fewest of a language's.
+int64_t NumCodePoints(std::string_view string);
+int64_t MinCodePoints(const ByteAutomaton& strings);
 
 }  // namespace espalier

@@ -1,6 +1,9 @@
 #include "constrain/pushdown_automaton.h"
 
+#include <algorithm>
 #include <map>
+#include <numeric>
+#include <queue>
 #include <string>
 #include <utility>
 
@@ -18,15 +21,18 @@ int PushdownAutomaton::NumDigitsOf(int64_t num_automata) {
   return num_digits;
 }
 
-absl::Status PushdownAutomaton::AddCall(int64_t automaton, int num_digits,
-                                        ByteNfa::State from, ByteNfa::State to,
-                                        ByteNfa* nfa) {
+namespace {
+
+// Adds a byte and a number.
+absl::Status AddNumber(uint8_t byte, int64_t number, int num_digits,
+                       ByteNfa::State from, ByteNfa::State to, ByteNfa* nfa) {
   ASSIGN_OR_RETURN(ByteNfa::State state, nfa->AddState());
-  RETURN_IF_ERROR(nfa->AddBytes(from, kCallByte, kCallByte, state));
+  RETURN_IF_ERROR(nfa->AddBytes(from, byte, byte, state));
   for (int i = 0; i < num_digits; ++i) {
     const auto digit =
-        static_cast<uint8_t>(kFirstDigit + automaton % kNumDigits);
-    automaton /= kNumDigits;
+        static_cast<uint8_t>(PushdownAutomaton::kFirstDigit +
+                             number % PushdownAutomaton::kNumDigits);
+    number /= PushdownAutomaton::kNumDigits;
     from = state;
     ASSIGN_OR_RETURN(state, nfa->AddState());
     RETURN_IF_ERROR(nfa->AddBytes(from, digit, digit, state));
@@ -34,12 +40,27 @@ absl::Status PushdownAutomaton::AddCall(int64_t automaton, int num_digits,
   return nfa->AddEmpty(state, to);
 }
 
+}  // namespace
+
+absl::Status PushdownAutomaton::AddCall(int64_t automaton, int num_digits,
+                                        ByteNfa::State from, ByteNfa::State to,
+                                        ByteNfa* nfa) {
+  return AddNumber(kCallByte, automaton, num_digits, from, to, nfa);
+}
+
+absl::Status PushdownAutomaton::AddLimit(int64_t limit, ByteNfa::State from,
+                                         ByteNfa::State to, ByteNfa* nfa) {
+  return AddNumber(kLimitByte, limit, kNumLimitDigits, from, to, nfa);
+}
+
 // Renumbers the states that texts and calls lead to.
 class PushdownAutomaton::Maker {
  public:
-  Maker(const ByteAutomaton& from, int num_digits, CompileBudget* budget)
+  Maker(const ByteAutomaton& from, int num_digits, std::vector<int64_t> limits,
+        CompileBudget* budget)
       : from_(from),
         num_digits_(num_digits),
+        limits_(std::move(limits)),
         budget_(*budget),
         numbers_(from.num_states(), kNone) {}
 
@@ -52,18 +73,19 @@ class PushdownAutomaton::Maker {
     for (size_t i = 0; i < states_.size(); ++i) {
       RETURN_IF_ERROR(AddState(states_[i]));
     }
+    if (!limits_.empty()) RETURN_IF_ERROR(made_.FindCounts(&budget_));
     RETURN_IF_ERROR(made_.CountBytes(&budget_));
     return std::move(made_);
   }
 
  private:
-  // Bytes from kFirstDigit on are those of calls; text has none of them.
+  // Bytes from kCountByte on are those of calls and counts; text has none.
   void FindClasses() {
     constexpr uint8_t kNoText = 0xC0;  // no UTF-8 has it
     std::vector<int> numbers(from_.num_classes(), -1);
     for (int byte = 0; byte < 256; ++byte) {
       const int from_class = from_.ClassOf(
-          byte < kFirstDigit ? static_cast<uint8_t>(byte) : kNoText);
+          byte < kCountByte ? static_cast<uint8_t>(byte) : kNoText);
       if (numbers[from_class] < 0) {
         numbers[from_class] = made_.num_classes_++;
         classes_.push_back(from_class);
@@ -77,17 +99,27 @@ class PushdownAutomaton::Maker {
   void ForEachCall(ByteAutomaton::State state, const Visit& visit) const {
     state = from_.Next(state, kCallByte);
     if (state == ByteAutomaton::kNone) return;
-    ForEachNumber(state, 0, 0, 1, visit);
+    ForEachNumber(state, num_digits_, 0, 1, visit);
+  }
+  // Calls visit(limit, state) for each limit from a state.
+  template <typename Visit>
+  void ForEachLimit(ByteAutomaton::State state, const Visit& visit) const {
+    state = from_.Next(state, kLimitByte);
+    if (state == ByteAutomaton::kNone) return;
+    ForEachNumber(state, kNumLimitDigits, 0, 1,
+                  [&](int64_t number, ByteAutomaton::State before) {
+                    visit(limits_[number], before);
+                  });
   }
   template <typename Visit>
-  void ForEachNumber(ByteAutomaton::State state, int num_read, int64_t number,
+  void ForEachNumber(ByteAutomaton::State state, int num_left, int64_t number,
                      int64_t factor, const Visit& visit) const {
-    if (num_read == num_digits_) return visit(number, state);
+    if (num_left == 0) return visit(number, state);
     for (int digit = 0; digit < kNumDigits; ++digit) {
       const ByteAutomaton::State next =
           from_.Next(state, static_cast<uint8_t>(kFirstDigit + digit));
       if (next == ByteAutomaton::kNone) continue;
-      ForEachNumber(next, num_read + 1, number + digit * factor,
+      ForEachNumber(next, num_left - 1, number + digit * factor,
                     factor * kNumDigits, visit);
     }
   }
@@ -116,11 +148,21 @@ class PushdownAutomaton::Maker {
     RETURN_IF_ERROR(budget_.Take(4 + made_.num_classes_));
     bool reads_bytes = false;
     for (const int from_class : classes_) {
-      const ByteAutomaton::State next = from_.NextByClass(state, from_class);
+      ByteAutomaton::State next = from_.NextByClass(state, from_class);
       reads_bytes |= next != ByteAutomaton::kNone;
+      uint8_t kind = 0;
+      if (!limits_.empty() && next != ByteAutomaton::kNone) {
+        const ByteAutomaton::State after_count = from_.Next(next, kCountByte);
+        if (after_count != ByteAutomaton::kNone) {
+          next = after_count;
+          kind = kAddsOne;
+        }
+      }
+      if (!limits_.empty()) made_.kinds_.push_back(kind);
       made_.next_.push_back(next == ByteAutomaton::kNone ? kNone
                                                          : NumberOf(next));
     }
+    if (!limits_.empty()) reads_bytes |= AddLimits(state);
     made_.reads_bytes_.push_back(reads_bytes ? 1 : 0);
     made_.accepts_.push_back(from_.accepts(state) ? 1 : 0);
     ForEachCall(state, [&](int64_t number, ByteAutomaton::State after) {
@@ -136,8 +178,30 @@ class PushdownAutomaton::Maker {
     return absl::OkStatus();
   }
 
+  // Adds the bytes with a limit to the last state of made_. Returns true if
+  // there are any.
+  bool AddLimits(ByteAutomaton::State state) {
+    Counter& counter = made_.counters_.emplace_back();
+    const size_t first = made_.next_.size() - classes_.size();
+    ForEachLimit(state, [&](int64_t limit, ByteAutomaton::State before) {
+      counter.limit = std::max(counter.limit, limit);
+      for (size_t c = 0; c < classes_.size(); ++c) {
+        const ByteAutomaton::State next =
+            from_.NextByClass(before, classes_[c]);
+        if (next == ByteAutomaton::kNone) continue;
+        CHECK(made_.next_[first + c] == kNone ||
+              made_.next_[first + c] == NumberOf(next))
+            << "a byte with a limit leads to several states";
+        made_.next_[first + c] = NumberOf(next);
+        made_.kinds_[first + c] = kHasLimit;
+      }
+    });
+    return counter.limit >= 0;
+  }
+
   const ByteAutomaton& from_;
   const int num_digits_;
+  const std::vector<int64_t> limits_;
   CompileBudget& budget_;
   std::vector<int> classes_;                  // from_ by made_
   std::vector<ByteAutomaton::State> starts_;  // by automaton
@@ -148,8 +212,111 @@ class PushdownAutomaton::Maker {
 
 absl::StatusOr<PushdownAutomaton> PushdownAutomaton::Make(
     const ByteAutomaton& calls, int num_digits, int max_depth,
-    CompileBudget* budget) {
-  return Maker(calls, num_digits, budget).Make(max_depth);
+    CompileBudget* budget, std::vector<int64_t> limits) {
+  return Maker(calls, num_digits, std::move(limits), budget).Make(max_depth);
+}
+
+// From the states with limits against the transitions, by falling counts
+// (Dijkstra, A note on two problems in connexion with graphs, 1959). No
+// transition leads into an automaton, so those with a counter end at its start.
+absl::Status PushdownAutomaton::FindCounts(CompileBudget* budget) {
+  // A step is some nanoseconds; most transitions are none.
+  RETURN_IF_ERROR(budget->Take(static_cast<int64_t>(next_.size()) / 2));
+  struct Source {
+    State state;
+    int added;
+  };
+  std::vector<int32_t> first(num_states() + 1, 0);  // by the state after
+  std::vector<State> region(num_states());          // a state of it
+  std::iota(region.begin(), region.end(), 0);
+  const auto region_of = [&](State state) {
+    while (region[state] != state)
+      state = region[state] = region[region[state]];
+    return state;
+  };
+  const auto for_each = [&](const auto& visit) {
+    for (State s = 0; s < num_states(); ++s) {
+      for (int c = 0; c < num_classes_; ++c) {
+        const State to = NextByClass(s, c);
+        const uint8_t kind = KindOf(s, c);
+        if (to != kNone && kind != kHasLimit) {
+          visit(Source{s, kind == kAddsOne ? 1 : 0}, to);
+        }
+      }
+    }
+  };
+  for_each([&](const Source&, State to) { ++first[to + 1]; });
+  for (State s = 0; s < num_states(); ++s) first[s + 1] += first[s];
+  std::vector<Source> sources(first.back());
+  std::vector<int32_t> end(first.begin(), first.end() - 1);
+  for_each(
+      [&](const Source& source, State to) { sources[end[to]++] = source; });
+  std::priority_queue<std::pair<int64_t, State>> queue;
+  for (State s = 0; s < num_states(); ++s) {
+    if (counters_[s].limit >= 0) queue.emplace(counters_[s].limit, s);
+  }
+  while (!queue.empty()) {
+    const auto [count, state] = queue.top();
+    queue.pop();
+    if (IsCounted(state)) continue;
+    counters_[state].max_count = count;
+    RETURN_IF_ERROR(budget->Take(16 + first[state + 1] - first[state]));
+    for (int32_t i = first[state]; i < first[state + 1]; ++i) {
+      const auto& [source, added] = sources[i];
+      region[region_of(source)] = region_of(state);
+      if (IsCounted(source)) continue;
+      queue.emplace(count == kUnlimited ? count : count - added, source);
+    }
+  }
+  std::map<State, int32_t> regions;
+  for (State s = 0; s < num_states(); ++s) {
+    if (!IsCounted(s)) continue;
+    const auto [entry, is_new] =
+        regions.try_emplace(region_of(s), static_cast<int32_t>(limits_.size()));
+    if (is_new) limits_.emplace_back();
+    counters_[s].region = entry->second;
+    for (const int64_t count : {counters_[s].max_count, counters_[s].limit}) {
+      if (count >= 0 && count != kUnlimited) {
+        limits_[entry->second].push_back(count);
+      }
+    }
+  }
+  for (std::vector<int64_t>& limits : limits_) {
+    std::ranges::sort(limits);
+    limits.erase(std::unique(limits.begin(), limits.end()), limits.end());
+  }
+  return absl::OkStatus();
+}
+
+int64_t PushdownAutomaton::CountAfterCounted(State state, int byte_class,
+                                             int64_t count) const {
+  const uint8_t kind = KindOf(state, byte_class);
+  if (kind == kHasLimit && count > counters_[state].limit) return -1;
+  const State next = NextByClass(state, byte_class);
+  if (!IsCounted(next)) return 0;
+  const std::vector<int64_t>& limits = limits_[counters_[next].region];
+  const int64_t beyond = limits.empty() ? 0 : limits.back() + 1;
+  count = std::min(count + (kind == kAddsOne ? 1 : 0), beyond);
+  return count <= counters_[next].max_count ? count : -1;
+}
+
+int64_t PushdownAutomaton::SimilarCount(State state, int64_t count,
+                                        int64_t reach) const {
+  if (!has_counters() || !IsCounted(state)) return count;
+  const std::vector<int64_t>& limits = limits_[counters_[state].region];
+  const auto next = std::ranges::lower_bound(limits, count);
+  if (next != limits.end() && *next - count < reach) return count;
+  return next == limits.begin() ? 0 : *(next - 1) + 1;
+}
+
+bool PushdownAutomaton::IsSure(State state, int byte_class) const {
+  if (!has_counters() || !IsCounted(state)) return true;
+  const Counter& counter = counters_[state];
+  const uint8_t kind = KindOf(state, byte_class);
+  if (kind == kHasLimit) return counter.limit == counter.max_count;
+  const int64_t after = counters_[NextByClass(state, byte_class)].max_count;
+  if (after == kUnlimited) return true;
+  return after - (kind == kAddsOne ? 1 : 0) == counter.max_count;
 }
 
 absl::Status PushdownAutomaton::CountBytes(CompileBudget* budget) {
@@ -227,6 +394,18 @@ absl::StatusOr<PushdownAutomaton> PushdownAutomaton::After(
         });
   }
   add([](const auto&) { return kNone; }, /*is_end=*/true, [] {});
+  if (has_counters()) {
+    made.limits_ = limits_;
+    made.counters_.resize(end + 1);
+    std::ranges::copy(counters_, made.counters_.begin() + first);
+    made.kinds_.assign(made.next_.size(), 0);
+    for (State s = 0; s < num_states(); ++s) {
+      for (size_t c = 0; c < classes.size(); ++c) {
+        made.kinds_[(first + s) * classes.size() + c] =
+            KindOf(s, classes[c].second);
+      }
+    }
+  }
   RETURN_IF_ERROR(made.CountBytes(budget));
   return made;
 }

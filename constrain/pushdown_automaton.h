@@ -10,6 +10,13 @@
 //                                       2 -")"-> 3, which accepts
 //                                       0 -"x"-> 3
 //
+// An automaton may have a counter, which is 0 at the call: some bytes add one,
+// and some are legal only up to a count. So the strings of at most 100,000
+// characters are those of any length, with one limit.
+//
+//   '"' [^"]{0,9} '"'    0 -'"'-> 1    1 -[^"], adds one-> 1
+//                                      1 -'"', up to 9-> 2, which accepts
+//
 // All states are those of one table; each automaton is deterministic over bytes
 // and calls. A call reads at least a byte: where the called automaton also has
 // the empty text, the state that calls has the bytes and calls of the state
@@ -22,6 +29,7 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <variant>
 #include <vector>
@@ -61,14 +69,31 @@ class PushdownAutomaton {
                               ByteNfa::State from, ByteNfa::State to,
                               ByteNfa* nfa);
 
+  // Counts in a ByteAutomaton, bytes that no text has: kCountByte follows a
+  // byte that adds one; kLimitByte and kNumLimitDigits digits come before a
+  // byte that is legal up to that one of `limits`. Where a byte has several,
+  // the largest holds.
+  static constexpr uint8_t kCountByte = 0xF5;
+  static constexpr uint8_t kLimitByte = 0xF6;
+  static constexpr int kNumLimitDigits = 3;
+  static constexpr int64_t kMaxLimits = 343;  // numbers of so many digits
+  // Adds what comes before a byte with limit number `limit`.
+  // Errors: as AddCall.
+  static absl::Status AddLimit(int64_t limit, ByteNfa::State from,
+                               ByteNfa::State to, ByteNfa* nfa);
+  // No limit.
+  static constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
+
   // Makes one of `calls`, whose start leads by a call to each automaton. That
   // of number 0 has the texts of the language.
   //   num_digits  of a call
+  //   limits      of counters, each kUnlimited or at most kMaxCount
   // Errors: kInvalidArgument if the budget is spent, or if no text has a stack
   // of `max_depth` states or fewer.
-  static absl::StatusOr<PushdownAutomaton> Make(const ByteAutomaton& calls,
-                                                int num_digits, int max_depth,
-                                                CompileBudget* budget);
+  static absl::StatusOr<PushdownAutomaton> Make(
+      const ByteAutomaton& calls, int num_digits, int max_depth,
+      CompileBudget* budget, std::vector<int64_t> limits = {});
+  static constexpr int64_t kMaxCount = int64_t{1} << 53;
 
   // Returns the texts of `before`, each with one of this language behind it.
   // Errors: kInvalidArgument if the budget is spent.
@@ -80,15 +105,30 @@ class PushdownAutomaton {
   int max_depth() const { return max_depth_; }
   int64_t table_bytes() const {
     return static_cast<int64_t>(next_.size() * sizeof(State) +
-                                calls_.size() * sizeof(Call));
+                                calls_.size() * sizeof(Call) + kinds_.size() +
+                                counters_.size() * sizeof(Counter));
   }
   int64_t num_calls() const { return static_cast<int64_t>(calls_.size()); }
 
   // As for ByteAutomaton.
   int ClassOf(uint8_t byte) const { return classes_[byte]; }
+  // With any count.
   State NextByClass(State state, int byte_class) const {
     return next_[static_cast<size_t>(state) * num_classes_ + byte_class];
   }
+  // Returns the count after a byte with which a state leads to another, or -1:
+  // it is not legal, or no text can be completed after it. Above all limits of
+  // an automaton, counts are one.
+  int64_t CountAfter(State state, int byte_class, int64_t count) const {
+    return counters_.empty() ? 0 : CountAfterCounted(state, byte_class, count);
+  }
+  bool has_counters() const { return !counters_.empty(); }
+  // Returns the smallest count from which up to `reach` bytes are legal as they
+  // are from `count`, and have the same needs.
+  int64_t SimilarCount(State state, int64_t count, int64_t reach) const;
+  // False if a byte leads from a state with some counts, from which a text can
+  // be completed, to a count from which it cannot.
+  bool IsSure(State state, int byte_class) const;
   std::span<const Call> CallsOf(State state) const {
     return std::span(calls_).subspan(
         first_call_[state], first_call_[state + 1] - first_call_[state]);
@@ -105,9 +145,29 @@ class PushdownAutomaton {
   const PushdownCosts& bytes() const { return bytes_; }
 
  private:
+  // The state's automaton has no counter.
+  static constexpr int64_t kUncounted = std::numeric_limits<int64_t>::min();
+  // Counts in a state.
+  struct Counter {
+    // The largest with which a text of the automaton can be completed, perhaps
+    // negative.
+    int64_t max_count = kUncounted;
+    int64_t limit = -1;  // up to which bytes with a limit may follow
+    int32_t region = 0;  // index in limits_
+  };
+
   PushdownAutomaton() = default;
   class Maker;
   absl::Status CountBytes(CompileBudget* budget);
+  int64_t CountAfterCounted(State state, int byte_class, int64_t count) const;
+  bool IsCounted(State state) const {
+    return counters_[state].max_count != kUncounted;
+  }
+  uint8_t KindOf(State state, int byte_class) const {
+    return kinds_[static_cast<size_t>(state) * num_classes_ + byte_class];
+  }
+  // Finds the largest counts, and the regions.
+  absl::Status FindCounts(CompileBudget* budget);
 
   std::array<uint8_t, 256> classes_ = {};
   int num_classes_ = 0;
@@ -117,6 +177,14 @@ class PushdownAutomaton {
   std::vector<uint8_t> reads_bytes_;  // [num_states]
   std::vector<int32_t> first_call_;   // [num_states + 1]
   std::vector<Call> calls_;           // by the state that calls
+  // [num_states], or none if no automaton has a counter.
+  std::vector<Counter> counters_;
+  // [num_states, num_classes] of transitions, or none: 0, or one of these.
+  static constexpr uint8_t kAddsOne = 1;
+  static constexpr uint8_t kHasLimit = 2;
+  std::vector<uint8_t> kinds_;
+  // By region: counts beyond which something is no longer legal, ascending.
+  std::vector<std::vector<int64_t>> limits_;
   PushdownCosts bytes_;
 };
 

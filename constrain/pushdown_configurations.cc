@@ -28,14 +28,16 @@ struct PushdownConfigurations::Closure {
 };
 
 PushdownConfigurations::PushdownConfigurations(
-    std::shared_ptr<const PushdownAutomaton> automaton, PushdownCosts costs)
+    std::shared_ptr<const PushdownAutomaton> automaton, PushdownCosts costs,
+    int64_t reach)
     : automaton_(std::move(automaton)),
       costs_(std::move(costs)),
+      reach_(reach),
       chunks_(new std::atomic<Chunk*>[kMaxChunks]()) {
   const std::lock_guard lock(mutex_);
   const int32_t empty = Intern({.height = 0, .cost = 0, .edges = {}});
   Work work;
-  has_start_ = Add({{PushdownAutomaton::kStart, empty}}, &work) == kStart;
+  has_start_ = Add({{PushdownAutomaton::kStart, empty, 0}}, &work) == kStart;
   if (!has_start_) InternRecord({}, /*accepts=*/false, kNever);
 }
 
@@ -63,10 +65,13 @@ PushdownConfigurations::State PushdownConfigurations::MakeNext(
   for (const Way& way : record.ways) {
     const PushdownAutomaton::State next =
         automaton_->NextByClass(way.state, byte_class);
-    if (next != PushdownAutomaton::kNone &&
-        IsLive(next, nodes_[way.node].height)) {
-      ways.push_back({next, way.node});
+    if (next == PushdownAutomaton::kNone ||
+        !IsLive(next, nodes_[way.node].height)) {
+      continue;
     }
+    const int64_t count =
+        automaton_->CountAfter(way.state, byte_class, way.count);
+    if (count >= 0) ways.push_back({next, way.node, count});
   }
   work.num_steps += std::ssize(record.ways);
   const int64_t bytes_before = num_bytes_;
@@ -82,6 +87,25 @@ PushdownConfigurations::State PushdownConfigurations::MakeNext(
       static_cast<uint64_t>(std::max<int64_t>(work.num_steps - 1, 0))));
   record.next[byte_class].store(next, std::memory_order_release);
   return next;
+}
+
+PushdownConfigurations::State PushdownConfigurations::MakeSimilar(
+    State state) const {
+  const Record& record = RecordOf(state);
+  std::vector<Way> ways = record.ways;
+  for (Way& way : ways) {
+    way.count = automaton_->SimilarCount(way.state, way.count, reach_);
+  }
+  State similar = state;
+  if (ways != record.ways) {
+    const std::lock_guard lock(mutex_);
+    std::ranges::sort(ways, {}, [&](const Way& way) { return KeyOf(way); });
+    ways.erase(std::unique(ways.begin(), ways.end()), ways.end());
+    similar = InternRecord(std::move(ways), record.accepts, record.more);
+    if (similar == kTooMany) similar = state;
+  }
+  record.similar.store(similar, std::memory_order_release);
+  return similar;
 }
 
 PushdownConfigurations::State PushdownConfigurations::Add(std::vector<Way> ways,
@@ -126,7 +150,7 @@ bool PushdownConfigurations::Close(std::vector<Way> ways, Closure* closure,
       if (automaton_->ends(after)) {
         if (automaton_->bytes().More(callee, LevelsAbove(height)) != kNever) {
           work->num_steps += Work::kVisit;
-          closure->Add({callee, way.node}, /*is_called=*/true);
+          closure->Add({callee, way.node, 0}, /*is_called=*/true);
         }
       } else if (LevelsAbove(height) > 0 && IsLive(after, height) &&
                  automaton_->bytes().More(callee, LevelsAbove(height + 1)) !=
@@ -134,9 +158,10 @@ bool PushdownConfigurations::Close(std::vector<Way> ways, Closure* closure,
         work->num_steps += 2 * Work::kVisit;
         const int32_t cost =
             AddCosts(CostOf(after, height), nodes_[way.node].cost);
-        const int32_t node = Intern(
-            {.height = height + 1, .cost = cost, .edges = {{after, way.node}}});
-        closure->Add({callee, node}, /*is_called=*/true);
+        const int32_t node = Intern({.height = height + 1,
+                                     .cost = cost,
+                                     .edges = {{after, way.node, 0}}});
+        closure->Add({callee, node, 0}, /*is_called=*/true);
       }
       if (closure->visits.size() > kMaxVisits || work->is_spent()) return false;
     }
@@ -146,9 +171,7 @@ bool PushdownConfigurations::Close(std::vector<Way> ways, Closure* closure,
 }
 
 void PushdownConfigurations::Merge(std::vector<Way>* ways, Work* work) const {
-  const auto key = [&](const Way& way) {
-    return std::pair(way.state, nodes_[way.node].height);
-  };
+  const auto key = [&](const Way& way) { return KeyOf(way); };
   std::ranges::sort(*ways, {}, key);
   work->num_steps += std::ssize(*ways);
   size_t num_merged = 0;
@@ -159,7 +182,8 @@ void PushdownConfigurations::Merge(std::vector<Way>* ways, Work* work) const {
       nodes.push_back((*ways)[end++].node);
     }
     (*ways)[num_merged++] = {(*ways)[begin].state,
-                             Union(std::move(nodes), work)};
+                             Union(std::move(nodes), work),
+                             (*ways)[begin].count};
     begin = end;
   }
   ways->resize(num_merged);
@@ -191,7 +215,7 @@ int32_t PushdownConfigurations::Union(std::vector<int32_t> nodes,
     for (; i < edges.size() && edges[i].state == state; ++i) {
       below.push_back(edges[i].node);
     }
-    all.edges.push_back({state, Union(std::move(below), work)});
+    all.edges.push_back({state, Union(std::move(below), work), 0});
   }
   if (work->is_spent()) return nodes[0];
   const int32_t result = Intern(std::move(all));

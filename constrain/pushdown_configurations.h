@@ -27,6 +27,7 @@
 #include <memory>
 #include <mutex>
 #include <string_view>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -52,8 +53,9 @@ class PushdownConfigurations {
   static constexpr int64_t kMaxSteps = 1 << 18;
 
   //   costs  the fewest of the automaton, in bytes or tokens
+  //   reach  bytes of the longest token
   PushdownConfigurations(std::shared_ptr<const PushdownAutomaton> automaton,
-                         PushdownCosts costs);
+                         PushdownCosts costs, int64_t reach = 1);
   ~PushdownConfigurations();
 
   const PushdownAutomaton& automaton() const { return *automaton_; }
@@ -77,6 +79,16 @@ class PushdownConfigurations {
   }
   // As Next() above, for one byte after the other.
   State Next(State state, std::string_view bytes) const;
+
+  // Returns the configuration of which the same tokens are legal, with the same
+  // needs, and which differs in the counts alone: one for all counts that are
+  // far from limits. REQUIRES: `state` is a configuration.
+  State Similar(State state) const {
+    if (!automaton_->has_counters()) return state;
+    const State similar =
+        RecordOf(state).similar.load(std::memory_order_acquire);
+    return similar != kUnknown ? similar : MakeSimilar(state);
+  }
 
   // True if a text of the language ends here.
   bool accepts(State state) const { return RecordOf(state).accepts; }
@@ -119,10 +131,11 @@ class PushdownConfigurations {
   static constexpr int kChunkSize = 1 << kChunkBits;
   static constexpr int kMaxChunks = 1 << 12;
 
-  // A state of the automaton, and the number of a node.
+  // A state of the automaton, the number of a node, and the counter's count.
   struct Way {
     PushdownAutomaton::State state = 0;
     int32_t node = 0;
+    int64_t count = 0;
     friend auto operator<=>(const Way&, const Way&) = default;
   };
   // The stacks of one height. Without edges: the empty stack.
@@ -140,6 +153,7 @@ class PushdownConfigurations {
     // [num_classes]  Written before `next`.
     std::unique_ptr<uint8_t[]> log_steps;
     mutable std::atomic<int64_t> node_bytes = 0;
+    mutable std::atomic<State> similar = kUnknown;
   };
   struct Chunk {
     std::array<std::unique_ptr<Record>, kChunkSize> records;
@@ -162,6 +176,7 @@ class PushdownConfigurations {
                 ->records[state & (kChunkSize - 1)];
   }
   State MakeNext(State state, int byte_class) const;
+  State MakeSimilar(State state) const;
   // Returns the configuration of these ways and of those that calls and returns
   // lead to.
   State Add(std::vector<Way> ways, Work* work) const
@@ -169,9 +184,13 @@ class PushdownConfigurations {
   // Appends what calls and returns lead to. Returns false if that is too much.
   bool Close(std::vector<Way> ways, Closure* closure, Work* work) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Makes the ways with one state and height one. Sorts them.
+  // Makes the ways with one state, count and height one. Sorts them.
   void Merge(std::vector<Way>* ways, Work* work) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::tuple<PushdownAutomaton::State, int64_t, int> KeyOf(const Way& way) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return {way.state, way.count, nodes_[way.node].height};
+  }
   // Returns the node of the stacks of all `nodes`, which have one height; any
   // node if the work is spent.
   int32_t Union(std::vector<int32_t> nodes, Work* work) const
@@ -194,6 +213,7 @@ class PushdownConfigurations {
 
   const std::shared_ptr<const PushdownAutomaton> automaton_;
   const PushdownCosts costs_;
+  const int64_t reach_;
   const std::unique_ptr<std::atomic<Chunk*>[]> chunks_;  // [kMaxChunks]
 
   bool has_start_ = false;

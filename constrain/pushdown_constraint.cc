@@ -64,7 +64,8 @@ PushdownConstraint::PushdownConstraint(
     std::shared_ptr<const TokenVocabulary> vocabulary, Options options)
     : vocabulary_(std::move(vocabulary)),
       options_(std::move(options)),
-      configurations_(std::move(automaton), std::move(costs)),
+      configurations_(std::move(automaton), std::move(costs),
+                      vocabulary_->suffixes.max_depth()),
       too_ambiguous_(MarkPermanent(
           TooAmbiguous(absl::StatusCode::kResourceExhausted, options_))) {
   for (TokenId token = 0; token < vocabulary_->inside.vocab_size(); ++token) {
@@ -177,6 +178,10 @@ Constraint::State PushdownConstraint::Advance(State state,
 Constraint::Legal PushdownConstraint::LegalTokens(State state,
                                                   int32_t room) const {
   if (state == kEnded || room < 1) return {};
+  // Counts far from limits have one list.
+  if (state >= kFirst) {
+    state = StateOf(configurations_.Similar(ConfigurationOf(state)));
+  }
   const Entry& entry = EntryOf(state);
   if (entry.list == nullptr) return {.error = &too_ambiguous_};
   const TokenList* list = entry.list;

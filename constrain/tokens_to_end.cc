@@ -158,6 +158,29 @@ class SetsBefore {
   std::vector<std::vector<State>> by_class_;  // [num_classes]  in Expand
 };
 
+// An automaton with counters without the transitions that a count may rule out.
+// Each text of it can be completed from any count, so that numbers of tokens
+// need no counts.
+class SureAutomaton {
+ public:
+  explicit SureAutomaton(const PushdownAutomaton& automaton)
+      : automaton_(automaton) {}
+  int num_states() const { return automaton_.num_states(); }
+  int num_classes() const { return automaton_.num_classes(); }
+  int ClassOf(uint8_t byte) const { return automaton_.ClassOf(byte); }
+  bool accepts(State state) const { return automaton_.accepts(state); }
+  State NextByClass(State state, int byte_class) const {
+    const State next = automaton_.NextByClass(state, byte_class);
+    return next == PushdownAutomaton::kNone ||
+                   automaton_.IsSure(state, byte_class)
+               ? next
+               : PushdownAutomaton::kNone;
+  }
+
+ private:
+  const PushdownAutomaton& automaton_;
+};
+
 template <typename Automaton>
 class Search {
  public:
@@ -389,6 +412,9 @@ TokensToEnd CountTokensToEnd(const ByteAutomaton& automaton,
 TokensToEnd CountTokensToEnd(const PushdownAutomaton& automaton,
                              std::span<const CountedEdge> calls,
                              const TokenSuffixes& tokens, int64_t max_steps) {
+  if (automaton.has_counters()) {
+    return Search(SureAutomaton(automaton), calls, tokens).Run(max_steps);
+  }
   return Search(automaton, calls, tokens).Run(max_steps);
 }
 

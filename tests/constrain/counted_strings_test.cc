@@ -1,0 +1,396 @@
+// Strings with a counter, against the same strings without one.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "base/json.h"
+#include "base/status.h"
+#include "constrain/json_schema.h"
+#include "constrain/pushdown_constraint.h"
+#include "constrain/start_after.h"
+#include "constrain/text_constraint.h"
+#include "tests/constrain/random_schemas.h"
+#include "tests/few_cases.h"
+#include "tests/status_matchers.h"
+
+namespace espalier {
+namespace {
+
+using ::espalier::testing::Cases;
+using ::espalier::testing::RandomSchema;
+using ::testing::StartsWith;
+
+using State = Constraint::State;
+
+constexpr int kMuchRoom = 1'000'000;
+
+// Token 0 adds no text, and ends it. Others have several characters, parts of
+// some, escapes, and the ends of strings.
+std::vector<std::string> MakeStringTokens() {
+  std::vector<std::string> tokens = {""};
+  for (int byte = 0; byte < 256; ++byte) {
+    tokens.emplace_back(1, static_cast<char>(byte));
+  }
+  for (const char* const token :
+       {"aa",     "aaa",    "ab",   "abab",     "aaaaaaa",  "b\"",
+        "a\",",   "a\",\"", "\"a",  "\"aa\"",   "{\"",      "\":",
+        "\": \"", "[\"",    "\"]",  "a\"]",     "\"}",      "\",\"b",
+        "\\n",    "\\\"",   "a\\n", "\\u001",   "\\u00",    "é",
+        "éa",     "aé",     "\xA9", "a\xC3",    "\xE2\x82", "\x82\xAC",
+        "€",      "😀",      "😀a",   "\xF0\x9F", "12",       "null",
+        "true"}) {
+    tokens.emplace_back(token);
+  }
+  return tokens;
+}
+
+const std::vector<std::string>& StringTokens() {
+  static const auto* const tokens =
+      new std::vector<std::string>(MakeStringTokens());
+  return *tokens;
+}
+
+const std::shared_ptr<const TokenVocabulary>& StringVocabulary() {
+  static const auto* const vocabulary =
+      new std::shared_ptr<const TokenVocabulary>(
+          std::make_shared<const TokenVocabulary>(StringTokens()));
+  return *vocabulary;
+}
+
+absl::StatusOr<std::shared_ptr<const TextConstraint>> UnrolledTexts(
+    ByteAutomaton automaton) {
+  ASSIGN_OR_RETURN(TokenConstraint texts,
+                   TokenConstraint::Make(std::make_shared<const ByteAutomaton>(
+                                             std::move(automaton)),
+                                         StringVocabulary()));
+  return TextConstraint::Make(std::move(texts), {0});
+}
+
+absl::StatusOr<std::shared_ptr<const PushdownConstraint>> CountedTexts(
+    PushdownAutomaton automaton) {
+  return PushdownConstraint::Make(
+      std::make_shared<const PushdownAutomaton>(std::move(automaton)),
+      StringVocabulary(), {.end_ids = {0}});
+}
+
+std::shared_ptr<const PushdownConstraint> CountedSchema(
+    const std::string& schema, int64_t max_unrolled_length = 16) {
+  auto language = CompileJsonSchemaWithCalls(
+      schema,
+      {.max_unrolled_length = max_unrolled_length, .max_unrolled_lengths = 0});
+  EXPECT_TRUE(language.ok()) << language.status();
+  auto constraint =
+      CountedTexts(std::get<PushdownAutomaton>(*std::move(language)));
+  EXPECT_TRUE(constraint.ok()) << constraint.status();
+  return *std::move(constraint);
+}
+
+// Compares the tokens that are legal in all states that tokens lead to, as far
+// as `max_states`.
+void ExpectSameTokens(const Constraint& counted, const Constraint& unrolled,
+                      int max_states) {
+  std::map<std::pair<State, State>, std::string> reached;
+  std::vector<std::pair<State, State>> queue;
+  const auto add = [&](State a, State b, const std::string& text) {
+    const bool is_new = reached.try_emplace({a, b}, text).second;
+    if (is_new && std::ssize(queue) < max_states) queue.emplace_back(a, b);
+  };
+  add(counted.start(), unrolled.start(), "");
+  for (size_t i = 0; i < queue.size(); ++i) {
+    const auto [a, b] = queue[i];
+    const std::string text = reached.at(queue[i]);
+    const Constraint::Legal legal = counted.LegalTokens(a, kMuchRoom);
+    const Constraint::Legal wanted = unrolled.LegalTokens(b, kMuchRoom);
+    ASSERT_EQ(legal.error, nullptr);
+    ASSERT_TRUE(std::ranges::equal(legal.tokens, wanted.tokens))
+        << "after " << text;
+    ASSERT_EQ(legal.num_last, wanted.num_last) << "after " << text;
+    for (const int room : {1, 2, 3, 5, 8}) {
+      const Constraint::Legal near = counted.LegalTokens(a, room);
+      EXPECT_TRUE(std::ranges::includes(unrolled.LegalTokens(b, room).tokens,
+                                        near.tokens));
+    }
+    for (TokenId t = 0; t < std::ssize(StringTokens()); ++t) {
+      const State next = counted.Advance(a, t);
+      const State other = unrolled.Advance(b, t);
+      ASSERT_EQ(next == Constraint::kNone, other == Constraint::kNone)
+          << t << " after " << text;
+      if (next == Constraint::kNone) continue;
+      EXPECT_EQ(counted.ends(next, kMuchRoom), unrolled.ends(other, kMuchRoom));
+      EXPECT_EQ(counted.accepts(next, kMuchRoom),
+                unrolled.accepts(other, kMuchRoom));
+      if (t > 0) add(next, other, text + StringTokens()[t]);
+    }
+  }
+}
+
+// Draws legal tokens until the sequence ends. Returns the text.
+std::string WalkThrough(const Constraint& constraint, int room,
+                        std::mt19937_64& random) {
+  std::string text;
+  State state = constraint.start();
+  for (;; --room) {
+    const Constraint::Legal legal = constraint.LegalTokens(state, room);
+    if (legal.tokens.empty()) return "no token after " + text;
+    const TokenId token = legal.tokens[random() % legal.tokens.size()];
+    text += StringTokens()[token];
+    state = constraint.Advance(state, token);
+    if (state == Constraint::kNone) return "illegal: " + text;
+    if (!constraint.ends(state, room - 1)) continue;
+    return constraint.accepts(state, room - 1) ? text : "outside: " + text;
+  }
+}
+
+void ExpectSameLanguage(const std::string& schema, int64_t max_unrolled_length,
+                        int max_states, int* num_counted) {
+  SCOPED_TRACE(Concat(schema, " beyond ", max_unrolled_length));
+  const CompileLimits limits = {.max_states = 20'000, .max_steps = 8'000'000};
+  auto automaton = CompileJsonSchema(schema, {.max_depth = 1}, limits);
+  auto language =
+      CompileJsonSchemaWithCalls(schema,
+                                 {.max_depth = 1,
+                                  .max_unrolled_length = max_unrolled_length,
+                                  .max_unrolled_lengths = 0},
+                                 limits);
+  if (!automaton.ok() || !language.ok()) {
+    EXPECT_TRUE(!automaton.ok() || automaton->num_states() > 5'000)
+        << language.status();
+    return;
+  }
+  if (auto* const plain = std::get_if<ByteAutomaton>(&*language)) {
+    EXPECT_TRUE(*plain == *automaton);
+    return;
+  }
+  ++*num_counted;
+  const ByteAutomaton texts = *automaton;
+  ASSERT_OK_AND_ASSIGN(const auto unrolled,
+                       UnrolledTexts(*std::move(automaton)));
+  ASSERT_OK_AND_ASSIGN(
+      const auto counted,
+      CountedTexts(std::get<PushdownAutomaton>(*std::move(language))));
+  ExpectSameTokens(*counted, *unrolled, max_states);
+  std::mt19937_64 random(1);
+  const int least = counted->MinRoom(true);
+  EXPECT_GE(least, unrolled->MinRoom(true));
+  for (int i = 0; i < 20; ++i) {
+    const std::string text = WalkThrough(*counted, least + i / 2, random);
+    EXPECT_TRUE(texts.Match(text).in_language) << text;
+  }
+}
+
+TEST(CountedStringsTest, TokensAreThoseOfUnrolledStrings) {
+  int num_counted = 0;
+  for (const std::string schema : {
+           R"({"type": "string", "maxLength": 9})",
+           R"({"type": "string", "maxLength": 10, "pattern": "^[ab]*\"?$"})",
+           R"({"type": "string", "maxLength": 4, "pattern": "^(aba|é)*$"})",
+           R"({"type": "string", "maxLength": 4, "pattern": "a"})",
+           R"({"type": "string", "maxLength": 6, "minLength": 3})",
+           R"({"type": ["string", "integer"], "maxLength": 3})",
+           R"({"type": "string", "not": {"minLength": 4}})",
+           R"({"type": "string", "anyOf": [{"pattern": "^a", "maxLength": 5},
+                                           {"pattern": "b$", "maxLength": 3},
+                                           {"maxLength": 2}]})",
+           R"({"type": "string",
+               "anyOf": [{"maxLength": 3}, {"pattern": "^a*$"}]})",
+           R"({"type": "string", "oneOf": [{"maxLength": 2},
+                                           {"maxLength": 4}]})",
+           R"({"enum": ["aaaa", "b", "é"], "maxLength": 3})",
+           R"({"maxLength": 3})",
+           R"({"items": {"type": "string", "maxLength": 3}, "type": "array"})",
+           R"({"type": "array", "contains": {"maxLength": 2}, "maxItems": 2,
+               "items": {"type": "string"}})",
+           R"({"type": "object", "additionalProperties": false,
+               "required": ["b"], "properties": {
+                 "a": {"type": "string", "maxLength": 3},
+                 "b": {"type": "string", "maxLength": 4, "pattern": "^a*"}}})",
+           R"({"type": "object", "propertyNames": {"maxLength": 3},
+               "properties": {"a": {"maxLength": 2}},
+               "additionalProperties": {"type": "null"}})",
+           R"({"type": "object", "maxProperties": 1,
+               "patternProperties": {"^a": {"type": "null"}},
+               "propertyNames": {"maxLength": 3}})",
+       }) {
+    for (const int64_t max_unrolled_length : {0, 1, 2, 3, 8}) {
+      ExpectSameLanguage(schema, max_unrolled_length, 400, &num_counted);
+    }
+  }
+  EXPECT_GT(num_counted, 40);
+}
+
+TEST(CountedStringsTest, RandomSchemasHaveTheirTokens) {
+  int num_counted = 0;
+  const int num_schemas = Cases(300, 60);
+  for (int i = 0; i < num_schemas; ++i) {
+    std::mt19937_64 random(i);
+    json::object schema = RandomSchema(6, random).as_object();
+    schema["maxLength"] = 1 + random() % 4;
+    ExpectSameLanguage(WriteJson(schema), static_cast<int64_t>(random() % 2),
+                       40, &num_counted);
+  }
+  EXPECT_GT(num_counted, num_schemas / 4);
+}
+
+std::string Copies(const std::string& text, int count) {
+  std::string result;
+  for (int i = 0; i < count; ++i) result += text;
+  return result;
+}
+
+State AfterBytes(const Constraint& constraint, State state,
+                 std::string_view text) {
+  for (const char byte : text) {
+    if (state == Constraint::kNone) return state;
+    state = constraint.Advance(
+        state, 1 + static_cast<TokenId>(static_cast<unsigned char>(byte)));
+  }
+  return state;
+}
+
+TEST(CountedStringsTest, ALongLimitIsExact) {
+  constexpr int kLength = 100'000;
+  const auto constraint =
+      CountedSchema(R"({"type": "string", "maxLength": 100000})");
+  for (const std::string text :
+       {"a", "é", "€", "😀", "\\n", "\\\"", "\\u001f"}) {
+    State state = AfterBytes(*constraint, constraint->start(), "\"");
+    state = AfterBytes(*constraint, state, Copies(text, kLength));
+    ASSERT_NE(state, Constraint::kNone) << text;
+    EXPECT_EQ(AfterBytes(*constraint, state, text), Constraint::kNone) << text;
+    EXPECT_EQ(AfterBytes(*constraint, state, "a"), Constraint::kNone) << text;
+    state = AfterBytes(*constraint, state, "\"");
+    ASSERT_NE(state, Constraint::kNone) << text;
+    EXPECT_TRUE(constraint->ends(state, kMuchRoom));
+  }
+}
+
+TEST(CountedStringsTest, CountsFarFromTheLimitHaveOneList) {
+  const auto counted =
+      CountedSchema(R"({"type": "string", "maxLength": 100000})");
+  ASSERT_OK_AND_ASSIGN(
+      ByteAutomaton strings,
+      CompileJsonSchema(std::string_view(R"({"type": "string"})")));
+  ASSERT_OK_AND_ASSIGN(const auto endless, UnrolledTexts(std::move(strings)));
+  const auto begin = [](const Constraint& constraint) {
+    return AfterBytes(constraint, constraint.start(), "\"");
+  };
+  const auto first = counted->LegalTokens(begin(*counted), kMuchRoom);
+  EXPECT_TRUE(std::ranges::equal(
+      first.tokens, endless->LegalTokens(begin(*endless), kMuchRoom).tokens));
+  State state = begin(*counted);
+  int64_t bytes_before = 0;
+  for (int count = 1; count <= 100'000; ++count) {
+    state = AfterBytes(*counted, state, "a");
+    if (count % 1000 != 0 || count == 100'000) continue;
+    const auto legal = counted->LegalTokens(state, kMuchRoom);
+    EXPECT_EQ(legal.tokens.data(), first.tokens.data()) << count;
+    EXPECT_EQ(legal.states.data(), first.states.data()) << count;
+    EXPECT_EQ(counted->LegalTokens(state, 2).tokens.data(),
+              counted->LegalTokens(begin(*counted), 2).tokens.data());
+    if (bytes_before == 0) bytes_before = counted->num_bytes();
+  }
+  // A place in the text takes some bytes.
+  EXPECT_LT(counted->num_bytes() - bytes_before, 100'000 * 512);
+  EXPECT_LT(counted->LegalTokens(state, kMuchRoom).tokens.size(),
+            first.tokens.size() / 4);
+}
+
+TEST(CountedStringsTest, TextsMayComeBeforeThem) {
+  ASSERT_OK_AND_ASSIGN(
+      GrammarLanguage language,
+      CompileJsonSchemaWithCalls(
+          R"({"items": {"type": "string", "maxLength": 4}, "type": "array"})",
+          {.max_unrolled_length = 1, .max_unrolled_lengths = 0}));
+  CompileBudget budget;
+  ASSERT_OK_AND_ASSIGN(GrammarLanguage delayed,
+                       StartAfter("b", std::move(language), &budget));
+  ASSERT_OK_AND_ASSIGN(
+      const auto counted,
+      CountedTexts(std::get<PushdownAutomaton>(std::move(delayed))));
+  ASSERT_OK_AND_ASSIGN(
+      ByteAutomaton automaton,
+      CompileJsonSchema(std::string_view(
+          R"({"items": {"type": "string", "maxLength": 4}, "type": "array"})")));
+  ASSERT_OK_AND_ASSIGN(ByteAutomaton texts,
+                       StartAfter("b", std::move(automaton), &budget));
+  ASSERT_OK_AND_ASSIGN(const auto unrolled, UnrolledTexts(std::move(texts)));
+  ExpectSameTokens(*counted, *unrolled, 300);
+}
+
+TEST(CountedStringsTest, WithReferencesThatLeadBackLimitsHold) {
+  const auto constraint = CountedSchema(R"({
+      "type": "object", "additionalProperties": false, "required": ["name"],
+      "properties": {"name": {"type": "string", "maxLength": 3},
+                     "next": {"$ref": "#"}}})",
+                                        1);
+  const auto& texts = constraint->configurations();
+  EXPECT_TRUE(
+      texts.Match(R"({"name":"abc","next":{"name":"éé€"}})").in_language);
+  EXPECT_FALSE(
+      texts.Match(R"({"name":"abc","next":{"name":"éé€a"}})").in_language);
+  EXPECT_FALSE(texts.Match(R"({"name":"abcd"})").in_language);
+}
+
+TEST(CountedStringsTest, StringsThatNeedMoreDoNotExist) {
+  EXPECT_EQ(Message(CompileJsonSchemaWithCalls(
+                        R"({"type": "string", "pattern": "^a{9}$",
+                            "maxLength": 8})",
+                        {.max_unrolled_length = 2, .max_unrolled_lengths = 0})
+                        .status()),
+            "#: no JSON value satisfies the schema");
+  const auto constraint = CountedSchema(
+      R"({"type": "object", "additionalProperties": false, "properties": {
+            "a": {"type": "string", "pattern": "^a{9}$", "maxLength": 8},
+            "b": {"type": "string", "maxLength": 8}}})",
+      2);
+  EXPECT_FALSE(constraint->configurations().Match("{\"a").num_matched == 3);
+  EXPECT_TRUE(constraint->configurations().Match("{\"b\":\"\"}").in_language);
+}
+
+// A counter has a largest count, not a least one.
+TEST(CountedStringsTest, TheLeastOfAStringIsUnrolled) {
+  EXPECT_THAT(
+      Message(CompileJsonSchemaWithCalls(
+                  R"({"properties": {"a": {"minLength": 1000000}}})")
+                  .status()),
+      StartsWith("#/properties/a/minLength: it needs more than 262144 states"));
+  EXPECT_THAT(
+      Message(CompileJsonSchemaWithCalls(R"({"not": {"maxLength": 1000000}})")
+                  .status()),
+      StartsWith("#: it needs more than 262144 states"));
+  const auto constraint = CountedSchema(
+      R"({"type": "string", "minLength": 40, "maxLength": 100000})");
+  const auto& texts = constraint->configurations();
+  for (const int length : {39, 40, 99'999, 100'000, 100'001}) {
+    EXPECT_EQ(texts.Match("\"" + Copies("a", length) + "\"").in_language,
+              length >= 40 && length <= 100'000);
+  }
+}
+
+// Short strings have no counter, so that a device has their masks.
+TEST(CountedStringsTest, FewLengthsAreUnrolled) {
+  const auto is_counted = [](std::string_view schema) {
+    const auto language = CompileJsonSchemaWithCalls(schema);
+    EXPECT_TRUE(language.ok()) << language.status();
+    return std::holds_alternative<PushdownAutomaton>(*language);
+  };
+  EXPECT_FALSE(is_counted(R"({"type": "string", "maxLength": 1000})"));
+  EXPECT_TRUE(is_counted(R"({"type": "string", "maxLength": 2000})"));
+  EXPECT_FALSE(is_counted(R"({"properties": {"a": {"maxLength": 500},
+                                             "b": {"maxLength": 500}}})"));
+  EXPECT_TRUE(is_counted(R"({"properties": {"a": {"maxLength": 600},
+                                            "b": {"maxLength": 600}}})"));
+  EXPECT_TRUE(is_counted(R"({"format": "email", "maxLength": 600})"));
+}
+
+}  // namespace
+}  // namespace espalier

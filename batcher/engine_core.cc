@@ -39,6 +39,8 @@ std::shared_ptr<EngineCore> EngineCore::Create(
       Mailbox::Create(context, [weak = std::weak_ptr<EngineCore>(core)] {
         if (const auto self = weak.lock()) self->OnContextEnd();
       });
+  core->scheduler_.MakeListsBy(
+      [core = core.get()](ListWork work) { core->MakeLists(std::move(work)); });
   if (options.step_timeout == absl::InfiniteDuration()) return core;
   core->unanswered_ = std::make_shared<UnansweredSteps>();
   core->watchdog_ = std::make_unique<StepWatchdog>(
@@ -62,7 +64,12 @@ EngineCore::EngineCore(std::shared_ptr<StepExecutor> steps,
       too_little_memory(ResourceExhausted("not enough memory for the request")),
       max_plans_in_flight_(steps->max_plans_in_flight()),
       steps_(std::move(steps)),
-      scheduler_(description, options.scheduler, max_plans_in_flight_ > 1) {
+      scheduler_(description, options.scheduler, max_plans_in_flight_ > 1),
+      list_maker_([this](RequestId request) {
+        strand_->Post([weak = weak_from_this(), request] {
+          if (const auto self = weak.lock()) self->OnListed(request);
+        });
+      }) {
   KeepSpareMemory();
 }
 
@@ -174,7 +181,7 @@ void EngineCore::Pump() {
     return;
   }
   if (!scheduler_.holds_requests()) CallOnDrained();
-  executor_is_empty_ = true;
+  executor_is_empty_ = num_lists_awaited_ == 0;
   if (stopped_by_) GiveExecutorBack();
   CallOnIdle();
 }
@@ -249,7 +256,7 @@ void EngineCore::TakeResults() {
     plan_was_refused_ = false;
     if (watchdog_ != nullptr) watchdog_->End();
     self = std::exchange(while_in_flight_, nullptr);
-    strand_->ReleaseContext();
+    ReleaseContext();
   } else if (is_next) {
     WatchOldest();
   }
@@ -259,7 +266,7 @@ void EngineCore::TakeResults() {
 void EngineCore::WatchOldest() {
   if (while_in_flight_ == nullptr) {
     while_in_flight_ = shared_from_this();
-    UntilThereIsMemory([&] { strand_->HoldContext(); });
+    HoldContext();
   }
   if (watchdog_ != nullptr) watchdog_->Begin();
 }
@@ -281,9 +288,35 @@ void EngineCore::OnLate(int64_t step) {
   // No request waits for the step any more.
   const std::shared_ptr<EngineCore> self =
       std::exchange(while_in_flight_, nullptr);
-  strand_->ReleaseContext();
+  ReleaseContext();
   CallOnDrained();
   if (stopped_by_) CallOnIdle();
+}
+
+void EngineCore::MakeLists(ListWork work) {
+  const RequestId request = work.request;
+  ++num_lists_awaited_;
+  HoldContext();
+  if (list_maker_.Make(std::move(work))) return;
+  // Without a thread the strand makes them.
+  Post([request](EngineCore& core) { core.OnListed(request); });
+}
+
+void EngineCore::OnListed(RequestId request) {
+  --num_lists_awaited_;
+  scheduler_.OnListed(request);
+  ReleaseContext();
+  Pump();
+}
+
+void EngineCore::HoldContext() {
+  UntilThereIsMemory([&] { strand_->HoldContext(); });
+}
+
+void EngineCore::ReleaseContext() {
+  if (while_in_flight_ == nullptr && num_lists_awaited_ == 0) {
+    strand_->ReleaseContext();
+  }
 }
 
 void EngineCore::CallOnDrained() {

@@ -1,7 +1,8 @@
 // EngineCore: the implementation of an engine (engine.h) behind its coroutines.
 // It owns the strand, the scheduler on it, and the use of a StepExecutor: plans
 // go to the executor, as many in flight as it takes, and results return to the
-// strand.
+// strand. Lists of legal tokens that take long are made by a thread of its own
+// (list_maker.h), and their group joins again when they are there.
 //
 // Three owners keep it alive: the engine, work posted to the strand, and steps
 // in flight. The executor's callback does not, so no executor is destroyed on
@@ -28,6 +29,7 @@
 #include "base/stopwatch.h"
 #include "batcher/engine_options.h"
 #include "batcher/engine_stats.h"
+#include "batcher/list_maker.h"
 #include "batcher/mailbox.h"
 #include "batcher/queue_limits.h"
 #include "batcher/scheduler/scheduler.h"
@@ -138,6 +140,12 @@ class EngineCore : public std::enable_shared_from_this<EngineCore> {
   void WatchOldest();
   // Called by the watchdog. `step` may have a result by now.
   void OnLate(int64_t step);
+  // Has the lists of a group made. It continues after OnListed.
+  void MakeLists(ListWork work);
+  void OnListed(RequestId request);
+  // Keeps the context's run() while steps are in flight or lists are made.
+  void HoldContext();
+  void ReleaseContext();
   void CallOnIdle();
   void CallOnDrained();
   void GiveExecutorBack();
@@ -161,6 +169,7 @@ class EngineCore : public std::enable_shared_from_this<EngineCore> {
   std::unique_ptr<WakeTimer> timer_;
   std::deque<std::shared_ptr<StepInFlight>> in_flight_;  // oldest first
   std::shared_ptr<EngineCore> while_in_flight_;          // this, or null
+  int num_lists_awaited_ = 0;  // groups whose lists are being made
   // The executor refused the last plan, so no continuation of it is possible.
   bool plan_was_refused_ = false;
   bool pump_posted_ = false;
@@ -172,6 +181,7 @@ class EngineCore : public std::enable_shared_from_this<EngineCore> {
   std::vector<std::function<void()>> on_drained_;
   Stopwatch step_watch_;  // since the oldest step in flight became the oldest
   EngineStats stats_;
+  ListMaker list_maker_;  // reports to the strand
 };
 
 }  // namespace espalier

@@ -269,6 +269,9 @@ void WriteWork(const EngineStats& s, MetricWriter* out) {
                "Steps in which a draft model ran, and nothing else.");
   out->Counter("espalier:draft_failures_total", s.num_draft_failures,
                "Steps for which a draft model failed to draft.");
+  out->Counter("espalier:constraint_list_waits_total", s.num_list_waits,
+               "Results after which a request waited for lists of the legal "
+               "tokens of its constraint.");
   out->Family("espalier:tokens_fed_total", "counter",
               "Tokens fed: of prompts, again after preemption, of live beams, "
               "of drafts.");

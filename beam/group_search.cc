@@ -36,6 +36,25 @@ bool GroupSearch::HaveOneLength(size_t num_sequences) const {
   return true;
 }
 
+std::vector<ConstraintPlace> GroupSearch::UnlistedPlaces() const {
+  // Some tenths of a millisecond in all.
+  constexpr int64_t kMaxEffort = 1 << 13;
+  constexpr int kMaxTries = 4;
+  const Constraint& constraint = *strategy_->stopping_criteria().constraint();
+  std::vector<ConstraintPlace> places;
+  int num_tries = 0;
+  strategy_->ForEachProgress([&](const StoppingCriteria::Progress& progress) {
+    const auto& [state, room, _] = progress;
+    if (constraint.IsListed(state, room)) return;
+    if (num_tries++ < kMaxTries &&
+        constraint.TryList(state, room, kMaxEffort)) {
+      return;
+    }
+    places.push_back(StoppingCriteria::PlaceOf(progress));
+  });
+  return places;
+}
+
 void GroupSearch::FinishLive(FinishReason reason) {
   strategy_->FinishLive(reason);
   deadline_passed_ = reason == FinishReason::kDeadline;

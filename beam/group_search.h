@@ -86,6 +86,12 @@ class GroupSearch {
   // As DecodeStrategy::FinishLive.
   void FinishLive(FinishReason reason);
 
+  bool is_constrained() const { return is_constrained_; }
+  // Returns the places of live sequences whose lists of legal tokens are not
+  // made and take long. Makes those that do not.
+  // REQUIRES: is_constrained().
+  std::vector<ConstraintPlace> UnlistedPlaces() const;
+
   // Sets the hypotheses of `*result`, what they generated, and how they ended.
   // REQUIRES: done, or FinishLive.
   void FillResult(Result* result) const;

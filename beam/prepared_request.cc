@@ -90,6 +90,11 @@ PreparedRequest::PreparedRequest(Request from,
       drafter->Append(request.prompt_tokens);
     }
   }
+  // The first list, which may take long, is not left to the strand.
+  if (constraint != nullptr) {
+    constraint->LegalTokens(constraint->start(),
+                            request.params.max_new_tokens.value());
+  }
   // Empty, not unset, because errors name the given option.
   if (request.params.allowed_sequences) {
     request.params.allowed_sequences.emplace();

@@ -262,6 +262,19 @@ absl::Status SequenceGroup::ValidateResult(const SelectionResult& result,
                                         result, vocab_size);
 }
 
+std::optional<ListWork> SequenceGroup::AwaitLists() {
+  CHECK(!done_) << "request " << id() << " is done";
+  if (!is_constrained()) return std::nullopt;
+  ListWork work = {.request = id(),
+                   .constraint = strategy().stopping_criteria().constraint(),
+                   .places = search_.UnlistedPlaces(),
+                   .is_awaited = {}};
+  if (work.places.empty()) return std::nullopt;
+  awaited_lists_ = std::make_shared<char>();
+  work.is_awaited = awaited_lists_;
+  return work;
+}
+
 inline bool SequenceGroup::KeepOrder(std::span<const Continuation> beams) {
   if (std::ssize(beams) != num_live_beams()) return false;
   for (size_t rank = 0; rank < beams.size(); ++rank) {
@@ -469,6 +482,7 @@ void SequenceGroup::Drop(StepPlan* next_plan) {
     pages_.Release(nullptr);
   }
   prefill_.Stop();
+  awaited_lists_ = nullptr;
   is_saving_ = false;
   done_ = true;
 }

@@ -34,6 +34,9 @@
 // part of its prefill, beside rows that are forks of it for one step. It ends
 // when all results have arrived.
 //
+// Legal tokens of a constraint may take long to list. Then the group plans
+// nothing until another thread has made its lists (ListWork).
+//
 // A group can be preempted, to make room for others, and resumed. It keeps its
 // tokens and its strategy, and loads the contents of its pages from host memory
 // or recomputes them (beam/pages/group_prefill.h). The result is the same.
@@ -59,6 +62,7 @@
 
 #include <limits>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -74,6 +78,7 @@
 #include "beam/prepared_request.h"
 #include "beam/strategy/decode_strategy.h"
 #include "beam/strategy/search_watcher.h"
+#include "constrain/constraint.h"
 #include "exec_request/step_plan.h"
 #include "pages/page_pool.h"
 #include "pages/prefix_tree.h"
@@ -81,6 +86,15 @@
 #include "trace/trace.h"
 
 namespace espalier {
+
+// Lists of a constraint that a group waits for: LegalTokens of each place, on
+// any thread but the strand.
+struct ListWork {
+  RequestId request;
+  std::shared_ptr<const Constraint> constraint;
+  std::vector<ConstraintPlace> places;
+  std::weak_ptr<const void> is_awaited;  // expired: it waits no more
+};
 
 // Aligned to minimize the cache lines that a step reads.
 class alignas(64) SequenceGroup {
@@ -155,8 +169,18 @@ class alignas(64) SequenceGroup {
   bool can_plan() const {
     if (done_ || is_preempted()) return false;
     if (only_scores_) return prefilling();
-    return outstanding() ? CanPlanAhead() : !speculation_.drafts().is_waiting();
+    if (outstanding()) return CanPlanAhead();
+    return !speculation_.drafts().is_waiting() &&
+           (!awaits_lists() || prefilling());
   }
+  // True between a call of AwaitLists that returned true and OnListed.
+  bool awaits_lists() const { return awaited_lists_ != nullptr; }
+  // After Advance: returns the lists of legal tokens that take long and that
+  // the next step needs, and waits for them. Without any, waits for nothing.
+  // Throws std::bad_alloc. REQUIRES: !done().
+  std::optional<ListWork> AwaitLists();
+  void OnListed() { awaited_lists_ = nullptr; }
+  bool is_constrained() const { return search_.is_constrained(); }
   // has_to_draft(): the group can only plan a step with drafts, ahead of the
   // result of a step that verifies drafts. Whether it fits depends on the room
   // for drafts, see can_draft_in().
@@ -431,9 +455,10 @@ class alignas(64) SequenceGroup {
   // first there, up to those of pages_.
   bool is_saving_ = false;
   bool done_ = false;
-  bool decodes_plainly_ = false;         // without a trace or a source
-  int64_t num_steps_ = 0;                // steps with a result
-  std::unique_ptr<GroupTracer> tracer_;  // null without a trace
+  bool decodes_plainly_ = false;               // without a trace or a source
+  std::shared_ptr<const void> awaited_lists_;  // null: it awaits none
+  int64_t num_steps_ = 0;                      // steps with a result
+  std::unique_ptr<GroupTracer> tracer_;        // null without a trace
   GroupPlanWriter writer_;
   GroupSearch search_;
   GroupPages pages_;

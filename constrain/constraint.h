@@ -58,6 +58,16 @@ class Constraint {
   // tokens. The lists of a state are kept, one for all numbers from which the
   // same tokens follow.
   virtual Legal LegalTokens(State state, int32_t room) const = 0;
+  // True if LegalTokens(state, room) has its list. False: to make it may take
+  // up to a second, in which other threads may call.
+  virtual bool IsListed(State, int32_t /*room*/) const { return true; }
+  // Makes the list of LegalTokens(state, room) unless that takes more than
+  // `max_effort`, of some nanoseconds each. Returns false if it takes more,
+  // also if the list is made: that depends on the language and vocabulary
+  // alone.
+  virtual bool TryList(State, int32_t /*room*/, int64_t /*max_effort*/) const {
+    return true;
+  }
   // True if the sequence is in the language. It may also begin another one.
   // REQUIRES: not the start.
   virtual bool accepts(State state, int32_t room) const = 0;

@@ -87,10 +87,10 @@ bool PushdownConstraint::IsDroppedSpace(TokenId token) const {
 }
 
 template <typename Visit, typename Meet>
-bool PushdownConstraint::ForEachNext(State state, bool is_bounded,
-                                     const Visit& visit,
-                                     const Meet& meet) const {
-  bool is_known = true;
+PushdownConstraint::Walk PushdownConstraint::ForEachNext(
+    State state, const WalkLimits& limits, const Visit& visit,
+    const Meet& meet) const {
+  Walk walk;
   std::vector<bool> is_met;             // by configuration
   std::unordered_set<int64_t> counted;  // transitions of more than few steps
   int64_t num_ways = 0;
@@ -102,10 +102,15 @@ bool PushdownConstraint::ForEachNext(State state, bool is_bounded,
   };
   TrieAt(state).ForEachLegalBy(
       [&](Configurations::State from, uint8_t byte) {
-        if (is_bounded && is_too_much()) is_known = false;
-        if (!is_known) return Configurations::kTooMany;
+        if (limits.is_bounded && is_too_much()) walk.is_known = false;
+        if (++walk.effort + num_steps > limits.max_effort) {
+          walk.is_complete = false;
+        }
+        if (!walk.is_known || !walk.is_complete) {
+          return Configurations::kTooMany;
+        }
         const Configurations::State next = configurations_.Next(from, byte);
-        if (is_bounded) {
+        if (limits.is_bounded) {
           const int64_t steps = configurations_.StepsOf(from, byte);
           const int byte_class = configurations_.automaton().ClassOf(byte);
           if (steps > kFewSteps &&
@@ -114,7 +119,7 @@ bool PushdownConstraint::ForEachNext(State state, bool is_bounded,
           }
         }
         if (next < 0) {
-          if (next == Configurations::kTooMany) is_known = false;
+          if (next == Configurations::kTooMany) walk.is_known = false;
           return next;
         }
         if (next >= std::ssize(is_met)) is_met.resize(next + next / 2 + 64);
@@ -133,7 +138,8 @@ bool PushdownConstraint::ForEachNext(State state, bool is_bounded,
   if (state == kOpening && vocabulary_->first) {
     for (const TokenId token : dropped_spaces_) visit(token, kAfterSpace);
   }
-  return is_known;
+  walk.effort += num_steps;
+  return walk;
 }
 
 void PushdownConstraint::CountFromOpening() {
@@ -143,7 +149,7 @@ void PushdownConstraint::CountFromOpening() {
   for (const State state : {kAfterSpace, kOpening}) {
     int32_t fewest = kNever;
     ForEachNext(
-        state, /*is_bounded=*/true,
+        state, {},
         [&](TokenId, State next) {
           const int32_t more = AcceptsText(next) ? 0 : MinMore(next);
           fewest = std::min(fewest, AddCosts(more, 1));
@@ -185,16 +191,32 @@ Constraint::Legal PushdownConstraint::LegalTokens(State state,
   const Entry& entry = EntryOf(state);
   if (entry.list == nullptr) return {.error = &too_ambiguous_};
   const TokenList* list = entry.list;
-  if (!entry.needs.empty() && room <= entry.needs.back()) {
-    list = NearList(state, entry, room);
-  }
+  if (IsNear(entry, room)) list = NearList(state, entry, room);
   return {.tokens = list->tokens,
           .num_last = list->num_last,
           .states = entry.states};
 }
 
-PushdownConstraint::Found PushdownConstraint::Find(State state,
-                                                   int32_t room) const {
+bool PushdownConstraint::IsListed(State state, int32_t room) const {
+  if (state == kEnded || room < 1) return true;
+  const Entry* const entry = FindEntry(state);
+  if (entry == nullptr) return false;
+  if (entry->list == nullptr || !IsNear(*entry, room)) return true;
+  const std::lock_guard lock(mutex_);
+  return near_.contains(NearKey(state, *entry, room));
+}
+
+bool PushdownConstraint::TryList(State state, int32_t room,
+                                 int64_t max_effort) const {
+  if (state == kEnded || room < 1) return true;
+  const Entry* const entry = EntryWithin(state, max_effort);
+  if (entry == nullptr || entry->effort > max_effort) return false;
+  LegalTokens(state, room);
+  return true;
+}
+
+PushdownConstraint::Found PushdownConstraint::Find(
+    State state, int32_t room, const WalkLimits& limits) const {
   Found found;
   std::vector<TokenId>& tokens = found.list.tokens;
   int32_t added = kNever;  // the last one of needs
@@ -213,9 +235,9 @@ PushdownConstraint::Found PushdownConstraint::Find(State state,
     }
     tokens.push_back(token);
   };
-  found.is_known =
-      ForEachNext(state, /*is_bounded=*/room == kNever, visit,
-                  [&](State next) { found.states.push_back(next); });
+  found.walk = ForEachNext(state, limits, visit,
+                           [&](State next) { found.states.push_back(next); });
+  if (!found.walk.is_complete) return found;
   SortTokens(vocabulary_->inside.vocab_size(), &tokens);
   if (AcceptsText(state)) {
     const std::vector<TokenId>& end_ids = options_.end_ids;
@@ -228,39 +250,49 @@ PushdownConstraint::Found PushdownConstraint::Find(State state,
   return found;
 }
 
-const PushdownConstraint::Entry& PushdownConstraint::EntryOf(
+const PushdownConstraint::Entry* PushdownConstraint::FindEntry(
     State state) const {
-  {
-    const std::lock_guard lock(mutex_);
-    const auto found = entries_.find(state);
-    if (found != entries_.end()) return found->second;
-  }
-  Found made = Find(state, kNever);
+  const std::lock_guard lock(mutex_);
+  const auto found = entries_.find(state);
+  return found != entries_.end() ? &found->second : nullptr;
+}
+
+const PushdownConstraint::Entry* PushdownConstraint::EntryWithin(
+    State state, int64_t max_effort) const {
+  if (const Entry* const entry = FindEntry(state)) return entry;
+  Found made = Find(state, kNever, {.max_effort = max_effort});
+  if (!made.walk.is_complete) return nullptr;
   made.needs.shrink_to_fit();
   made.states.shrink_to_fit();
   const std::lock_guard lock(mutex_);
   Entry entry = {.needs = std::move(made.needs),
-                 .states = std::move(made.states)};
-  if (made.is_known) entry.list = Keep(std::move(made.list));
+                 .states = std::move(made.states),
+                 .effort = made.walk.effort};
+  if (made.walk.is_known) entry.list = Keep(std::move(made.list));
   const auto [it, is_new] = entries_.try_emplace(state, std::move(entry));
   if (is_new) {
     num_list_bytes_ += static_cast<int64_t>(
         sizeof(*it) + 48 + it->second.needs.size() * sizeof(int32_t) +
         it->second.states.size() * sizeof(State));
   }
-  return it->second;
+  return &it->second;
+}
+
+std::pair<Constraint::State, int64_t> PushdownConstraint::NearKey(
+    State state, const Entry& entry, int32_t room) {
+  return {state,
+          std::ranges::lower_bound(entry.needs, room) - entry.needs.begin()};
 }
 
 const PushdownConstraint::TokenList* PushdownConstraint::NearList(
     State state, const Entry& entry, int32_t room) const {
-  const std::pair<State, int64_t> key = {
-      state, std::ranges::lower_bound(entry.needs, room) - entry.needs.begin()};
+  const auto key = NearKey(state, entry, room);
   {
     const std::lock_guard lock(mutex_);
     const auto found = near_.find(key);
     if (found != near_.end()) return found->second;
   }
-  Found made = Find(state, room);
+  Found made = Find(state, room, {.is_bounded = false});
   const std::lock_guard lock(mutex_);
   const TokenList* const kept = Keep(std::move(made.list));
   const auto [it, is_new] = near_.try_emplace(key, kept);

@@ -14,6 +14,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -60,6 +61,8 @@ class PushdownConstraint final : public LanguageConstraint {
   }
   State Advance(State state, TokenId token) const override;
   Legal LegalTokens(State state, int32_t room) const override;
+  bool IsListed(State state, int32_t room) const override;
+  bool TryList(State state, int32_t room, int64_t max_effort) const override;
   bool accepts(State state, int32_t room) const override {
     return ends(state, room) && (state == kEnded || AcceptsText(state));
   }
@@ -106,18 +109,30 @@ class PushdownConstraint final : public LanguageConstraint {
     std::vector<TokenId> tokens;
     int num_last = 0;
   };
+  // A walk along the tokens that may follow a state.
+  struct Walk {
+    bool is_known = true;     // false: the language is too ambiguous
+    bool is_complete = true;  // false: it took more than max_effort
+    int64_t effort = 0;       // bytes read, and steps of transitions
+  };
+  struct WalkLimits {
+    // False: all configurations are made, and were within the bounds before.
+    bool is_bounded = true;
+    int64_t max_effort = std::numeric_limits<int64_t>::max();
+  };
   // Tokens of a state with room for some.
   struct Found {
     TokenList list;
     // As for TokenConstraint::LegalTokens.
     std::vector<int32_t> needs;
-    bool is_known = true;       // false: the language is too ambiguous
+    Walk walk;
     std::vector<State> states;  // configurations within and after the tokens
   };
   struct Entry {
     const TokenList* list = nullptr;  // null: not known
     std::vector<int32_t> needs;
     std::vector<State> states;
+    int64_t effort = 0;
   };
 
   PushdownConstraint(std::shared_ptr<const PushdownAutomaton> automaton,
@@ -144,19 +159,31 @@ class PushdownConstraint final : public LanguageConstraint {
   const TokenTrie& TrieAt(State state) const;
   bool IsDroppedSpace(TokenId token) const;
   // Calls visit(token, next) for each token that the language allows, and
-  // meet(state) once for each configuration within and after them. Returns
-  // false if these are too many, or take too many steps or bytes.
-  //   is_bounded  false: all are made and were within the bounds before
+  // meet(state) once for each configuration within and after them. These are
+  // not known if they are too many, or take too many steps or bytes.
   template <typename Visit, typename Meet>
-  bool ForEachNext(State state, bool is_bounded, const Visit& visit,
+  Walk ForEachNext(State state, const WalkLimits& limits, const Visit& visit,
                    const Meet& meet) const;
   static absl::Status TooAmbiguous(absl::StatusCode code,
                                    const Options& options);
   void CountFromOpening();
   int64_t CountLastTokens() const;
 
-  Found Find(State state, int32_t room) const;
-  const Entry& EntryOf(State state) const;
+  Found Find(State state, int32_t room, const WalkLimits& limits) const;
+  // Returns null if there is none yet.
+  const Entry* FindEntry(State state) const;
+  // Makes the entry unless it takes more than `max_effort`, and then returns
+  // null.
+  const Entry* EntryWithin(State state, int64_t max_effort) const;
+  const Entry& EntryOf(State state) const {
+    return *EntryWithin(state, std::numeric_limits<int64_t>::max());
+  }
+  // True if room leaves out some of the entry's tokens: NearList has the rest.
+  static bool IsNear(const Entry& entry, int32_t room) {
+    return !entry.needs.empty() && room <= entry.needs.back();
+  }
+  static std::pair<State, int64_t> NearKey(State state, const Entry& entry,
+                                           int32_t room);
   const TokenList* NearList(State state, const Entry& entry,
                             int32_t room) const;
   const TokenList* Keep(TokenList list) const

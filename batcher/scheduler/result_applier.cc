@@ -127,11 +127,20 @@ void ResultApplier::ApplySelections(std::span<const SelectionResult> results,
       if (group.done()) {
         groups.Finish(*running, group.TakeResult());
       } else {
+        if (group.is_constrained()) AwaitLists(&group);
         groups.AddDemand(group);
       }
     } catch (const std::bad_alloc&) {
       groups.Finish(*running, groups.out_of_memory());
     }
+  }
+}
+
+void ResultApplier::AwaitLists(SequenceGroup* group) {
+  if (make_lists_ == nullptr || group->outstanding()) return;
+  if (std::optional<ListWork> work = group->AwaitLists()) {
+    ++counts_->stats.num_list_waits;
+    make_lists_(*std::move(work));
   }
 }
 

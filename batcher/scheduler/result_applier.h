@@ -13,7 +13,9 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <span>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "base/model_description.h"
@@ -21,6 +23,7 @@
 #include "batcher/scheduler/running_groups.h"
 #include "batcher/scheduler/step_costs.h"
 #include "batcher/scheduler/timed_stats.h"
+#include "beam/sequence_group.h"
 #include "exec_request/step_plan.h"
 
 namespace espalier {
@@ -31,6 +34,13 @@ class ResultApplier {
   // outlive this.
   ResultApplier(const ModelDescription& model, bool async_scheduling,
                 RunningGroups* groups, TimedStats* counts);
+
+  // Groups whose lists of legal tokens take long wait for these from now on,
+  // which `make` has another thread make. It is called within Apply, and must
+  // not throw. Without it, the strand makes them where it needs them.
+  void MakeListsBy(std::function<void(ListWork)> make) {
+    make_lists_ = std::move(make);
+  }
 
   // Applies the result of `plan`. Groups that end remain until
   // RunningGroups::EraseDone. Does not throw.
@@ -49,6 +59,8 @@ class ResultApplier {
   // `answers_plan`: the groups have no other results in the plan.
   void ApplySelections(std::span<const SelectionResult> results,
                        bool answers_plan);
+  // Throws std::bad_alloc.
+  void AwaitLists(SequenceGroup* group);
   // SequenceGroup::ApplyResult for a group that may have drafts.
   absl::Status ApplyDrafting(RunningGroup& running,
                              const SelectionResult& result);
@@ -57,6 +69,7 @@ class ResultApplier {
   const int vocab_size_;
   RunningGroups* const groups_;
   TimedStats* const counts_;
+  std::function<void(ListWork)> make_lists_ = nullptr;
   StepCosts costs_;
   int num_decode_sequences_ = 1;  // in the last step that had any
 };

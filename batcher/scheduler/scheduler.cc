@@ -166,6 +166,13 @@ void Scheduler::Advance(absl::StatusOr<StepResult> result) {
   }
 }
 
+void Scheduler::OnListed(RequestId id) {
+  RunningGroup* const running = groups_.Find(id);
+  if (running == nullptr) return;
+  running->group->OnListed();
+  groups_.ResetDemand();
+}
+
 void Scheduler::EndWaiting(const WaitingRequest& waiting,
                            const absl::Status& why) {
   counts_.stats.CountEnd(why);

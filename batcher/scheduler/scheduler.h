@@ -56,6 +56,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -72,6 +73,7 @@
 #include "batcher/scheduler/timed_stats.h"
 #include "batcher/scheduler/waiting_requests.h"
 #include "beam/prepared_request.h"
+#include "beam/sequence_group.h"
 #include "beam/strategy/search_watcher.h"
 #include "exec_request/model.h"
 #include "exec_request/step_plan.h"
@@ -102,7 +104,8 @@ class Scheduler {
   void Submit(RequestId id, PreparedRequest prepared, Done done,
               std::unique_ptr<SearchWatcher> watcher = nullptr);
 
-  // Returns the next step. It is empty if no request can run; it may then still
+  // Returns the next step. It is empty if no request can run, which may be
+  // because lists of legal tokens are awaited (OnListed); it may then still
   // name ended sequences, for executors that keep state, unless results are
   // outstanding. A plan that is_noop() has no result.
   StepPlan Plan();
@@ -113,6 +116,13 @@ class Scheduler {
   // ends only its request. Results of ended requests are dropped.
   // REQUIRES: a result is outstanding.
   void Advance(absl::StatusOr<StepResult> result);
+
+  // As ResultApplier::MakeListsBy. OnListed: the lists of a group's ListWork
+  // are made. Does nothing if the request has ended.
+  void MakeListsBy(std::function<void(ListWork)> make) {
+    applier_.MakeListsBy(std::move(make));
+  }
+  void OnListed(RequestId id);
 
   // Ends the request with `why` and releases its pages, at any moment, even
   // between Plan and Advance: executors run plans in order, so a page may be

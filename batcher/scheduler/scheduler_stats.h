@@ -37,6 +37,7 @@ struct SchedulerStats {
   // the error of the last one.
   int64_t num_draft_failures = 0;
   absl::Status last_draft_failure;
+  int64_t num_list_waits = 0;  // results after which a group awaited lists
   // Tokens, each counted in one of these. With an encoder, prompt tokens are
   // those of the source, without the decoder prompt.
   int64_t num_prompt_tokens = 0;     // fed

@@ -38,7 +38,7 @@ struct StepDemand {
     ++num_groups;
     // The common case: it decodes, and no result is outstanding.
     if (group.prefilling() || group.outstanding() || group.speculates() ||
-        group.only_scores() || group.is_preempted()) {
+        group.only_scores() || group.is_preempted() || group.awaits_lists()) {
       return AddAny(group);
     }
     num_decode_rows += group.num_live_beams();

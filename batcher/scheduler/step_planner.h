@@ -4,15 +4,15 @@
 // waiting requests (admission.h). Some steps are for prompts alone
 // (prefill_share.h). Groups whose result is outstanding take part if they can
 // run ahead of it; if no group can be scheduled at all, the plan stays empty
-// until a result arrives.
+// until a result arrives, or lists of legal tokens that a group awaits.
 //
 // It decides from the groups' demand, has room made for them (preemption.h),
 // and lets the plan writer add their work. It applies no results and ends no
 // group.
 //
 // Invariants: a plan in which a group was preempted admits none, and has no
-// drafts: pages are short. A plan is empty only if a result is outstanding, or
-// no request can run.
+// drafts: pages are short. A plan is empty only if a result is outstanding, a
+// group awaits lists, or no request can run.
 //
 // Belongs to its scheduler's strand.
 #pragma once

@@ -97,6 +97,11 @@ void BeamStrategy::FinishLive(FinishReason reason) {
   frontier_.FinishAll({.length = num_generated_, .reason = reason});
 }
 
+void BeamStrategy::ForEachProgress(
+    absl::FunctionRef<void(const StoppingCriteria::Progress&)> visit) const {
+  for (const LiveBeam& beam : frontier_.live()) visit(beam.progress);
+}
+
 TokenTree::Node BeamStrategy::node(int rank) const {
   return frontier_.live()[rank].node;
 }

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/ids.h"
@@ -137,6 +138,10 @@ class DecodeStrategy {
   virtual bool done() const = 0;
 
   virtual const StoppingCriteria& stopping_criteria() const = 0;
+  // Calls `visit` for each row of the next step, by rank.
+  virtual void ForEachProgress(
+      absl::FunctionRef<void(const StoppingCriteria::Progress&)> visit)
+      const = 0;
 
   // Returns the path of a live beam; AppendTokens appends its tokens.
   virtual TokenTree::Node node(int rank) const = 0;

@@ -149,6 +149,13 @@ void DiverseBeamStrategy::FinishLive(FinishReason reason) {
   }
 }
 
+void DiverseBeamStrategy::ForEachProgress(
+    absl::FunctionRef<void(const StoppingCriteria::Progress&)> visit) const {
+  for (const BeamFrontier& group : groups_) {
+    for (const LiveBeam& beam : group.live()) visit(beam.progress);
+  }
+}
+
 TokenTree::Node DiverseBeamStrategy::node(int rank) const {
   for (const BeamFrontier& group : groups_) {
     const int num_live = static_cast<int>(group.live().size());

@@ -244,6 +244,11 @@ void SampleStrategy::FinishLive(FinishReason reason) {
   live_.clear();
 }
 
+void SampleStrategy::ForEachProgress(
+    absl::FunctionRef<void(const StoppingCriteria::Progress&)> visit) const {
+  for (const int sample : live_) visit(samples_[sample].progress);
+}
+
 TokenTree::Node SampleStrategy::node(int rank) const {
   return samples_[live_[rank]].node;
 }

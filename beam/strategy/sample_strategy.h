@@ -80,6 +80,9 @@ class SampleStrategy final : public DecodeStrategy {
   const StoppingCriteria& stopping_criteria() const override {
     return stopping_criteria_;
   }
+  void ForEachProgress(
+      absl::FunctionRef<void(const StoppingCriteria::Progress&)> visit)
+      const override;
   TokenTree::Node node(int rank) const override;
   // By mean log-probability; ties in the order of samples.
   std::vector<Hypothesis> Hypotheses() const override;

@@ -165,6 +165,11 @@ void StochasticBeamStrategy::FinishLive(FinishReason reason) {
   live_.clear();
 }
 
+void StochasticBeamStrategy::ForEachProgress(
+    absl::FunctionRef<void(const StoppingCriteria::Progress&)> visit) const {
+  for (const int i : live_) visit(beam_[i].progress);
+}
+
 TokenTree::Node StochasticBeamStrategy::node(int rank) const {
   return beam_[live_[rank]].node;
 }

@@ -60,6 +60,9 @@ class StochasticBeamStrategy : public DecodeStrategy {
   const StoppingCriteria& stopping_criteria() const override {
     return stopping_criteria_;
   }
+  void ForEachProgress(
+      absl::FunctionRef<void(const StoppingCriteria::Progress&)> visit)
+      const override;
   TokenTree::Node node(int rank) const override;
   std::vector<Hypothesis> Hypotheses() const override;
   const TokenTree& tree() const override { return tree_; }

@@ -92,6 +92,9 @@ class StoppingCriteria {
     if (legal.error != nullptr) error_ = legal.error;
     return legal;
   }
+  const std::shared_ptr<const Constraint>& constraint() const {
+    return constraint_;
+  }
   // True if the constraint has tables, in which PlaceOf is a place.
   bool has_tables() const { return has_tables_; }
   static ConstraintPlace PlaceOf(const Progress& progress) {

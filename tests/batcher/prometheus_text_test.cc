@@ -55,6 +55,7 @@ EngineStats SomeStats() {
   s.num_steps = 21;
   s.num_draft_steps = 9;
   s.num_draft_failures = 4;
+  s.num_list_waits = 6;
   s.plan_time = absl::Microseconds(1500);
   s.time_to_first_token.Add(3 * kMillisecond);
   s.time_to_first_token.Add(5 * kMillisecond);
@@ -135,6 +136,7 @@ TEST(PrometheusTextTest, SpeculationIsThereByPosition) {
   EXPECT_EQ(samples.at("espalier:steps_total"), 21);
   EXPECT_EQ(samples.at("espalier:draft_steps_total"), 9);
   EXPECT_EQ(samples.at("espalier:draft_failures_total"), 4);
+  EXPECT_EQ(samples.at("espalier:constraint_list_waits_total"), 6);
   EXPECT_EQ(samples.at(R"(espalier:tokens_fed_total{kind="draft"})"), 14);
 }
 

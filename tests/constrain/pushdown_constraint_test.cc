@@ -20,6 +20,7 @@
 #include "constrain/gbnf_language.h"
 #include "constrain/text_constraint.h"
 #include "tests/constrain/grammar_oracle.h"
+#include "tests/constrain/random_grammars.h"
 #include "tests/constrain/random_patterns.h"
 #include "tests/few_cases.h"
 #include "tests/status_matchers.h"
@@ -30,6 +31,7 @@ namespace {
 using ::espalier::testing::AllTexts;
 using ::espalier::testing::Cases;
 using ::espalier::testing::GrammarOracle;
+using ::espalier::testing::RandomGrammar;
 using ::espalier::testing::StatusIs;
 using ::testing::HasSubstr;
 
@@ -111,6 +113,48 @@ TEST(PushdownConstraintTest, TokensAreThoseOfTheDefinition) {
     }
     EXPECT_GT(reached.size(), 8) << grammar;
   }
+}
+
+// A list is short or long by the language alone, made already or not; and those
+// that are not too long are made.
+TEST(PushdownConstraintTest, AListIsTriedWithinAnEffort) {
+  std::mt19937_64 random(9);
+  int num_short = 0;
+  int num_long = 0;
+  const std::vector<std::string> vocabulary = Tokens("ab(");
+  for (int i = 0; i < Cases(1500, 400); ++i) {
+    const std::string grammar = RandomGrammar(random);
+    const absl::StatusOr<GrammarLanguage> language = CompileGbnf(grammar);
+    if (!language.ok() || !std::holds_alternative<PushdownAutomaton>(*language))
+      continue;
+    const Made fresh = MakeConstraint(grammar, vocabulary, {.end_ids = {0}});
+    const Made listed = MakeConstraint(grammar, vocabulary, {.end_ids = {0}});
+    if (!fresh.ok()) continue;  // the tokens can spell no text
+    State state = (*fresh)->start();
+    State other = (*listed)->start();
+    for (int length = 0; length < 6 && state != Constraint::kNone; ++length) {
+      const int room = 1 + static_cast<int>(random() % 8);
+      const int64_t effort = random() % 150;
+      const auto expected = (*listed)->LegalTokens(other, room).tokens;
+      EXPECT_TRUE((*listed)->IsListed(other, room));
+      // The start is made with the constraint.
+      if (length > 0) {
+        const bool was_listed = (*fresh)->IsListed(state, room);
+        const bool is_short = (*fresh)->TryList(state, room, effort);
+        EXPECT_EQ(is_short, (*listed)->TryList(other, room, effort));
+        EXPECT_TRUE((*fresh)->IsListed(state, room) || !is_short);
+        (is_short ? num_short : num_long) += !was_listed;
+      }
+      const auto tokens = (*fresh)->LegalTokens(state, room).tokens;
+      EXPECT_TRUE(std::ranges::equal(tokens, expected)) << grammar;
+      if (tokens.empty()) break;
+      const TokenId token = tokens[random() % tokens.size()];
+      state = (*fresh)->Advance(state, token);
+      other = (*listed)->Advance(other, token);
+    }
+  }
+  EXPECT_GT(num_short, 10);
+  EXPECT_GT(num_long, 10);
 }
 
 // Draws legal tokens until the sequence ends. Returns the text, or a note where

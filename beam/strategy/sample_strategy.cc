@@ -72,7 +72,8 @@ size_t SampleStrategy::LengthOfDraft(const Sample& sample,
   for (size_t i = 0; i < draft.size(); ++i) {
     if (!std::ranges::binary_search(
             stopping_criteria_.LegalTokens(progress).tokens, draft[i]) ||
-        stopping_criteria_.Feed(draft[i], &progress).hit.has_value()) {
+        stopping_criteria_.Feed(draft[i], &progress).hit.has_value() ||
+        !stopping_criteria_.TryList(progress)) {
       return i;
     }
   }

@@ -95,6 +95,13 @@ class StoppingCriteria {
   const std::shared_ptr<const Constraint>& constraint() const {
     return constraint_;
   }
+  // Makes the list of LegalTokens(progress), unless it takes more than some
+  // milliseconds; then returns false, whether or not it was made before: by the
+  // language alone. REQUIRES: restricts().
+  bool TryList(const Progress& progress) const {
+    constexpr int64_t kMaxEffort = 1 << 19;
+    return constraint_->TryList(progress.state, progress.room, kMaxEffort);
+  }
   // True if the constraint has tables, in which PlaceOf is a place.
   bool has_tables() const { return has_tables_; }
   static ConstraintPlace PlaceOf(const Progress& progress) {

@@ -83,6 +83,12 @@ class ListWaitsTest : public ::testing::Test {
     tokenizer_ = *std::move(tokenizer);
   }
 
+  // RunPlan verifies drafts.
+  static ModelDescription Verifying(ModelDescription model) {
+    model.verifies_drafts = true;
+    return model;
+  }
+
   // Of every kind, some of them constrained.
   std::vector<Request> SomeRequests(uint32_t seed,
                                     const ModelDescription& model) {
@@ -101,6 +107,12 @@ class ListWaitsTest : public ::testing::Test {
         params.no_repeat_ngram_size = 0;
         params.bad_words_ids = {};
         params.suppress_tokens = {};
+        if (params.do_sample && CanSpeculate(params)) {
+          params.speculate = {.method = SpeculationMethod::kNgram,
+                              .num_tokens = 3,
+                              .mode = SpeculationMode::kCoupled,
+                              .always_drafts = true};
+        }
         EXPECT_OK(ValidateRequest(model, &request));
       }
       requests.push_back(std::move(request));
@@ -116,8 +128,9 @@ class ListWaitsTest : public ::testing::Test {
                                           std::mt19937* random,
                                           int cancelled = -1) {
     ToyModel model(options);
-    ConstraintCache constraints(tokenizer_, model.description());
-    Scheduler scheduler(model.description(),
+    const ModelDescription description = Verifying(model.description());
+    ConstraintCache constraints(tokenizer_, description);
+    Scheduler scheduler(description,
                         {.max_step_tokens = 60, .validate_steps = true});
     std::deque<ListWork> works;
     bool may_list = true;
@@ -183,7 +196,7 @@ TEST_F(ListWaitsTest, ResultsAreThoseWithoutWaits) {
       SCOPED_TRACE(seed);
       std::mt19937 random(seed);
       const std::vector<Request> requests =
-          SomeRequests(seed, ToyModel(options_).description());
+          SomeRequests(seed, Verifying(ToyModel(options_).description()));
       const int cancelled = seed % 3 == 0 ? seed % 12 : -1;
       const auto late = Run(options_, requests, &random, cancelled);
       for (size_t i = 0; i < requests.size(); ++i) {

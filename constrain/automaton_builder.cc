@@ -215,12 +215,8 @@ absl::StatusOr<ByteAutomaton> BuildAutomaton(DfaEdges dfa,
     dfa = Renumber(dfa, blocks, num_states);
   }
   if (num_states < num_states_before) MergeClasses(&dfa);
-  const int64_t bytes = int64_t{num_states} * dfa.num_classes *
-                        static_cast<int64_t>(sizeof(State));
-  if (bytes > budget->limits().max_table_bytes) {
-    return InvalidArgument("it needs a table of ", bytes, " bytes, the limit ",
-                           "is ", budget->limits().max_table_bytes);
-  }
+  RETURN_IF_ERROR(budget->CheckTable(int64_t{num_states} * dfa.num_classes *
+                                     static_cast<int64_t>(sizeof(State))));
   return NumberByDistance(dfa);
 }
 

@@ -4,6 +4,7 @@
 // Thread safety: none; one compilation's own.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "absl/status/status.h"
@@ -31,20 +32,34 @@ class CompileBudget {
   absl::Status Take(int64_t steps) {
     steps_left_ -= steps;
     if (steps_left_ >= 0) return absl::OkStatus();
+    is_exceeded_ = true;
     return InvalidArgument("it needs more than ", limits_.max_steps,
                            " steps to compile, the limit");
   }
   int64_t steps_left() const { return steps_left_; }
+  // Leaves at most `steps` for what follows.
+  void Restrict(int64_t steps) { steps_left_ = std::min(steps_left_, steps); }
   // Errors: kInvalidArgument with the limit if there are too many states.
-  absl::Status CheckStates(int64_t num_states) const {
+  absl::Status CheckStates(int64_t num_states) {
     if (num_states <= limits_.max_states) return absl::OkStatus();
+    is_exceeded_ = true;
     return InvalidArgument("it needs more than ", limits_.max_states,
                            " states, the limit");
   }
+  // As CheckStates, of the bytes of a table.
+  absl::Status CheckTable(int64_t num_bytes) {
+    if (num_bytes <= limits_.max_table_bytes) return absl::OkStatus();
+    is_exceeded_ = true;
+    return InvalidArgument("it needs a table of ", num_bytes,
+                           " bytes, the limit is ", limits_.max_table_bytes);
+  }
+  // True if one of these was an error.
+  bool is_exceeded() const { return is_exceeded_; }
 
  private:
   CompileLimits limits_;
   int64_t steps_left_;
+  bool is_exceeded_ = false;
 };
 
 }  // namespace espalier

@@ -55,10 +55,17 @@ class JsonSchemaCompiler {
     return CompileUnrolled(root);
   }
 
-  absl::StatusOr<GrammarLanguage> CompileWithCalls() {
+  //   may_be_called  null, or receives true where the automaton is begun. Then
+  //                  two fifths of the steps are for it, because with calls it
+  //                  may be smaller
+  absl::StatusOr<GrammarLanguage> CompileWithCalls(bool* may_be_called) {
     const Formula root = assertions_.Schema(JsonSchemaDocument::kRoot);
     RETURN_IF_ERROR(Explore(root, 0));
     RETURN_IF_ERROR(FindCounted());
+    if (may_be_called != nullptr) {
+      *may_be_called = true;
+      budget_.Restrict(budget_.limits().max_steps / 5 * 2);
+    }
     if (FindCalled(root)) {
       RETURN_IF_ERROR(FindInhabited());
     } else if (counted_.empty()) {
@@ -166,8 +173,14 @@ class JsonSchemaCompiler {
   bool FindCalled(Formula root) {
     calls_.clear();
     std::set<Formula> called;
+    bool has_repeated = false;
     for (const auto& [formula, node] : nodes_) {
       called.insert(node.ancestors.begin(), node.ancestors.end());
+      const bool is_repeated = options_.calls_repeated_values &&
+                               node.num_uses > 1 &&
+                               (node.shape.array || node.shape.object);
+      if (is_repeated) called.insert(formula);
+      has_repeated |= is_repeated;
     }
     called.erase(root);
     calls_.emplace(root, 0);
@@ -178,7 +191,7 @@ class JsonSchemaCompiler {
                                                  std::ssize(counted_));
     // The value of {} alone is unrolled.
     const bool has_references =
-        std::ranges::any_of(nodes_, [&](const auto& entry) {
+        has_repeated || std::ranges::any_of(nodes_, [&](const auto& entry) {
           return std::ranges::any_of(entry.second.ancestors,
                                      [&](Formula formula) {
                                        return options_.calls_any_value ||
@@ -721,14 +734,29 @@ absl::StatusOr<ByteAutomaton> CompileJsonSchema(
 absl::StatusOr<GrammarLanguage> CompileJsonSchemaWithCalls(
     std::string_view schema, const JsonSchemaOptions& options,
     const CompileLimits& limits) {
-  ASSIGN_OR_RETURN(json::value value, ParseSchema(schema));
+  ASSIGN_OR_RETURN(const json::value value, ParseSchema(schema));
+  const auto compile =
+      [&](const JsonSchemaOptions& options_of_try, CompileBudget* budget,
+          bool* may_be_called) -> absl::StatusOr<GrammarLanguage> {
+    ASSIGN_OR_RETURN(
+        const std::unique_ptr<JsonSchemaDocument> document,
+        JsonSchemaDocument::Make(value, options_of_try.draft, budget));
+    return JsonSchemaCompiler(document.get(), budget, options_of_try,
+                              options.max_unrolled_length)
+        .CompileWithCalls(may_be_called);
+  };
+  CompileBudget first_budget(limits);
+  bool may_be_called = false;
+  absl::StatusOr<GrammarLanguage> language =
+      compile(options, &first_budget, &may_be_called);
+  if (!may_be_called || !first_budget.is_exceeded()) return language;
+  // With calls of what is repeated, and all lengths counted, most are small.
+  JsonSchemaOptions with_calls = options;
+  with_calls.calls_any_value = true;
+  with_calls.calls_repeated_values = true;
+  with_calls.max_unrolled_lengths = 0;
   CompileBudget budget(limits);
-  ASSIGN_OR_RETURN(
-      const std::unique_ptr<JsonSchemaDocument> document,
-      JsonSchemaDocument::Make(std::move(value), options.draft, &budget));
-  return JsonSchemaCompiler(document.get(), &budget, options,
-                            options.max_unrolled_length)
-      .CompileWithCalls();
+  return compile(with_calls, &budget, /*may_be_called=*/nullptr);
 }
 
 }  // namespace espalier

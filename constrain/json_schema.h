@@ -47,6 +47,8 @@ struct JsonSchemaOptions {
   int max_calls = PushdownAutomaton::kMaxDepth;
   // With calls, values of {} are called, too, whatever the references are.
   bool calls_any_value = false;
+  // So are arrays and objects that are used more than once.
+  bool calls_repeated_values = false;
   // With calls: strings of at most a greater length have a counter if all such
   // lengths together exceed the second number, each as often as it is used and
   // as large as what it is about.

@@ -441,7 +441,8 @@ TEST(JsonSchemaTest, RandomSchemasWithCallsHaveTheTextsOfTheirValues) {
     const CompileLimits limits = {.max_states = 50'000,
                                   .max_steps = 10'000'000};
     auto language = CompileJsonSchemaWithCalls(
-        WriteJson(schema), {.calls_any_value = true}, limits);
+        WriteJson(schema),
+        {.calls_any_value = true, .calls_repeated_values = i % 2 == 0}, limits);
     const auto unrolled = CompileJsonSchema(schema, {.max_depth = 2}, limits);
     if (!language.ok() ||
         !std::holds_alternative<PushdownAutomaton>(*language)) {
@@ -466,6 +467,26 @@ TEST(JsonSchemaTest, RandomSchemasWithCallsHaveTheTextsOfTheirValues) {
   }
   EXPECT_GT(num_called, Cases(200, 30) / 3);
   EXPECT_GT(num_texts, 10 * num_called);
+}
+
+TEST(JsonSchemaTest, WhatIsTooLargeUnrolledIsCalled) {
+  const std::string schema = R"({"type": "array", "maxItems": 300,
+      "items": {"type": "object", "properties": {"a": {}, "b": {}, "c": {}},
+                "required": ["a"]}})";
+  EXPECT_EQ(ErrorOf(schema),
+            "#/items: it needs more than 50000000 steps to compile, the limit");
+  ASSERT_OK_AND_ASSIGN(GrammarLanguage language,
+                       CompileJsonSchemaWithCalls(schema));
+  const auto texts = CalledTexts(std::move(language));
+  for (const int num_items : {0, 1, 300, 301}) {
+    std::string items;
+    for (int i = 0; i < num_items; ++i) {
+      items += Concat(i > 0 ? "," : "", R"({"a":[{"b":)", i, R"(}],"d":null})");
+    }
+    EXPECT_EQ(texts->Match("[" + items + "]").in_language, num_items <= 300);
+  }
+  EXPECT_FALSE(texts->Match(R"([{"b":1}])").in_language);
+  EXPECT_FALSE(texts->Match(R"([{"a":1,"a":1}])").in_language);
 }
 
 TEST(JsonSchemaTest, TheSameSchemaHasTheSameAutomaton) {

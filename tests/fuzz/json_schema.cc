@@ -18,10 +18,15 @@
 
 namespace espalier::fuzz {
 
-// Nested values by calls are JSON, too.
+// Nested values by calls are JSON, too, and strings with counters.
 void CheckCalls(std::string_view schema, const CompileLimits& limits) {
-  absl::StatusOr<GrammarLanguage> language = CompileJsonSchemaWithCalls(
-      schema, {.max_calls = 3, .calls_any_value = true}, limits);
+  absl::StatusOr<GrammarLanguage> language =
+      CompileJsonSchemaWithCalls(schema,
+                                 {.max_calls = 3,
+                                  .calls_any_value = true,
+                                  .max_unrolled_length = 0,
+                                  .max_unrolled_lengths = 0},
+                                 limits);
   if (!language.ok()) return CheckBadInput(language.status());
   auto* const calls = std::get_if<PushdownAutomaton>(&*language);
   if (calls == nullptr) return;

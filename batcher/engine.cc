@@ -76,7 +76,8 @@ absl::Status Validate(const EngineCore& core, Request* request) {
 // Sets the engine's default speculation on a request without the option that
 // supports it.
 void SpeculateByDefault(const EngineCore& core, GenerationParams* params) {
-  if (!params->speculate.has_value() && CanSpeculate(*params)) {
+  if (params->speculate.has_value() || !core.speculate.has_value()) return;
+  if (CanDraftBy(core.speculate->method, *params)) {
     params->speculate = core.speculate;
   }
 }

@@ -22,7 +22,8 @@ absl::Status CheckEngineOptions(const EngineOptions& options,
     return InvalidArgument("step_timeout must be above 0, got ",
                            options.step_timeout);
   }
-  GenerationParams params;
+  GenerationParams params;  // any default goes with these
+  params.constraint.emplace();
   params.speculate = options.speculate;
   return ValidateSpeculation(model, params);
 }

@@ -9,6 +9,7 @@
 #include "beam/strategy/selection_options.h"
 #include "request/decoder_prompt.h"
 #include "request/text_begin.h"
+#include "speculate/constraint_drafter.h"
 
 namespace espalier {
 namespace {
@@ -35,6 +36,22 @@ bool MayDraftForBeams(const PreparedRequest& prepared) {
          KindOf(params) == SelectionKind::kBeams &&
          prepared.constraint == nullptr && params.stop.empty() &&
          GroupDrafts::MayPay(params);
+}
+
+// True if what its constraint forces is drafted, if it has one. A draft model
+// drafts tokens that may follow by itself.
+bool DraftsForced(const GenerationParams& params) {
+  if (IsBeamSearch(params)) return false;
+  switch (params.speculate->method) {
+    case SpeculationMethod::kNgram:
+    case SpeculationMethod::kSuffix:
+    case SpeculationMethod::kConstraint:
+      return true;
+    case SpeculationMethod::kNone:
+    case SpeculationMethod::kDraft:
+      return false;
+  }
+  return false;
 }
 
 // Returns the largest number of steps that one result decides, with drafts.
@@ -72,7 +89,7 @@ PreparedRequest::PreparedRequest(Request from,
       roots(source.get(), request.params.cache_salt),
       constraint(compiled != nullptr ? std::move(compiled)
                                      : AllowedSequencesOf(request.params)),
-      text(RequestText::Make(request.params, std::move(tokenizer),
+      text(RequestText::Make(request.params, tokenizer,
                              source != nullptr
                                  ? AfterStart(*model, request.prompt_tokens)
                                  : ContinuedTokens(request))),
@@ -88,6 +105,12 @@ PreparedRequest::PreparedRequest(Request from,
       // The output may repeat the source.
       if (source != nullptr) drafter->Append(source->tokens());
       drafter->Append(request.prompt_tokens);
+    }
+    if (constraint != nullptr && DraftsForced(request.params)) {
+      drafter = std::make_unique<ConstraintDrafter>(
+          constraint, std::move(tokenizer),
+          SaturateToInt(request.params.max_new_tokens.value()),
+          std::move(drafter));
     }
   }
   // The first list, which may take long, is not left to the strand.

@@ -20,10 +20,13 @@
 // Thread safety: constant after construction, or as if; any thread may read.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <optional>
 #include <span>
+#include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "base/constraint_tables.h"
@@ -85,6 +88,18 @@ class Constraint {
   // as long as the constraint.
   virtual std::optional<ConstraintTables> tables() const {
     return std::nullopt;
+  }
+
+  // Appends to `*bytes` the bytes with which every text continues after
+  // `state`, up to `max_bytes`: while one byte alone may follow, and no text
+  // ends. None for a language that is not one of texts. Near the end of the
+  // room others may be forced, too.
+  virtual void AppendForcedBytes(State /*state*/, size_t /*max_bytes*/,
+                                 std::string* /*bytes*/) const {}
+  // Returns the bytes that `token` adds to a text after `state`; empty if it
+  // adds none. Valid as long as the constraint.
+  virtual std::string_view BytesOf(State /*state*/, TokenId /*token*/) const {
+    return {};
   }
 
   // Returns the bytes that are kept of a state in Legal::states.

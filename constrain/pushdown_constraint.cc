@@ -8,6 +8,7 @@
 #include "base/field_error.h"
 #include "base/hash.h"
 #include "base/status.h"
+#include "constrain/forced_bytes.h"
 
 namespace espalier {
 
@@ -213,6 +214,31 @@ bool PushdownConstraint::TryList(State state, int32_t room,
   if (entry == nullptr || entry->effort > max_effort) return false;
   LegalTokens(state, room);
   return true;
+}
+
+void PushdownConstraint::AppendForcedBytes(State state, size_t max_bytes,
+                                           std::string* bytes) const {
+  if (state == kEnded) return;
+  // Some nanoseconds each; those of the last byte may exceed it.
+  constexpr int64_t kMaxSteps = 1 << 16;
+  bool is_known = true;
+  int64_t num_steps = 0;
+  AppendForced(
+      configurations_.automaton(), ConfigurationOf(state),
+      [&](Configurations::State at) {
+        return !is_known || configurations_.accepts(at);
+      },
+      [&](Configurations::State at, uint8_t byte) {
+        const Configurations::State next = configurations_.Next(at, byte);
+        num_steps += configurations_.StepsOf(at, byte);
+        if (next == Configurations::kTooMany || num_steps > kMaxSteps) {
+          is_known = false;
+        }
+        return next >= 0 && configurations_.min_to_end(next) != kNever
+                   ? next
+                   : Configurations::kNone;
+      },
+      max_bytes, bytes);
 }
 
 PushdownConstraint::Found PushdownConstraint::Find(

@@ -19,6 +19,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -74,6 +75,15 @@ class PushdownConstraint final : public LanguageConstraint {
   }
   int64_t MaxLast(int64_t num_sequences) const override {
     return num_sequences * max_last_;
+  }
+  void AppendForcedBytes(State state, size_t max_bytes,
+                         std::string* bytes) const override;
+  std::string_view BytesOf(State state, TokenId token) const override {
+    if (state == kEnded || token < 0 ||
+        token >= vocabulary_->inside.vocab_size()) {
+      return {};
+    }
+    return TrieAt(state).BytesOf(token);
   }
   int64_t StateBytes(State state) const override {
     return configurations_.num_bytes_of(ConfigurationOf(state));

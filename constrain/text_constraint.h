@@ -23,6 +23,8 @@
 #include <mutex>
 #include <optional>
 #include <set>
+#include <string>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -63,6 +65,15 @@ class TextConstraint final : public LanguageConstraint {
   }
 
   std::optional<ConstraintTables> tables() const override;
+  void AppendForcedBytes(State state, size_t max_bytes,
+                         std::string* bytes) const override {
+    if (state != ended()) texts_.AppendForcedBytes(state, max_bytes, bytes);
+  }
+  std::string_view BytesOf(State state, TokenId token) const override {
+    if (state == ended() || token < 0 || token >= texts_.vocab_size())
+      return {};
+    return texts_.BytesOf(state, token);
+  }
 
   int64_t max_list_bytes() const override { return max_list_bytes_; }
   // True if the lists so far take more than one request may need: time for

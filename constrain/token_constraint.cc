@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/status.h"
+#include "constrain/forced_bytes.h"
 
 namespace espalier {
 absl::StatusOr<TokenConstraint> TokenConstraint::Make(
@@ -82,6 +83,18 @@ int TokenConstraint::LegalTokens(State state, int32_t max_tokens,
   });
   SortTokens(vocab_size(), tokens);
   return num_last;
+}
+
+void TokenConstraint::AppendForcedBytes(State state, size_t max_bytes,
+                                        std::string* bytes) const {
+  AppendForced(
+      *automaton_, AutomatonState(state),
+      [this](State at) { return automaton_->accepts(at); },
+      [this](State at, uint8_t byte) {
+        const State next = automaton_->Next(at, byte);
+        return next != kNone && IsLive(next) ? next : kNone;
+      },
+      max_bytes, bytes);
 }
 
 ConstraintTables TokenConstraint::tables() const {

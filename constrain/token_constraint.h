@@ -17,11 +17,13 @@
 // Thread safety: constant after construction; any thread may read.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -121,6 +123,16 @@ class TokenConstraint {
   int LegalTokens(State state, std::vector<TokenId>* tokens) const {
     return LegalTokens(state, kNever - 1, tokens);
   }
+  // As Constraint::AppendForcedBytes. No byte counts from which no tokens can
+  // complete a text.
+  void AppendForcedBytes(State state, size_t max_bytes,
+                         std::string* bytes) const;
+  // Returns the bytes that `token` adds to a text after `state`.
+  // REQUIRES: as Advance.
+  std::string_view BytesOf(State state, TokenId token) const {
+    return TrieAt(state).BytesOf(token);
+  }
+
   // Returns an upper bound of what LegalTokens returns, but for 0 more tokens,
   // after which none may follow in any case.
   int64_t MaxLastTokens() const;

@@ -184,9 +184,11 @@ absl::Status Resolver::CheckSpeculation() const {
       !options_.draft_model.empty()) {
     return absl::OkStatus();
   }
-  return InvalidField(OptionName{"speculate.method"},
-                      " must be \"ngram\", \"suffix\" or \"off\" without ",
-                      OptionName{"draft_model"}, Got("\"draft\""));
+  return InvalidField(
+      OptionName{"speculate.method"},
+      " must be \"ngram\", \"suffix\", \"constraint\" or \"off\" "
+      "without ",
+      OptionName{"draft_model"}, Got("\"draft\""));
 }
 
 absl::StatusOr<BackendOptions> Resolver::Resolve() const {

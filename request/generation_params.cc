@@ -87,6 +87,14 @@ bool CanSpeculate(const GenerationParams& params) {
          !(params.do_sample || params.stochastic || params.num_beam_groups > 1);
 }
 
+bool CanDraftBy(SpeculationMethod method, const GenerationParams& params) {
+  if (method == SpeculationMethod::kNone) return true;
+  if (!CanSpeculate(params)) return false;
+  if (method != SpeculationMethod::kConstraint) return true;
+  return !IsBeamSearch(params) && (params.constraint.has_value() ||
+                                   params.allowed_sequences.has_value());
+}
+
 bool DrawsAtRandom(const GenerationParams& params) {
   const bool greedy = static_cast<float>(params.temperature) == 0;
   return params.stochastic || (params.do_sample && !greedy);

@@ -229,6 +229,9 @@ int NumSequences(const GenerationParams& params);
 // True if the sequences of the request may have drafts. A beam search that is
 // sampled, stochastic or diverse may not.
 bool CanSpeculate(const GenerationParams& params);
+// True if they may have drafts by `method`, or it is kNone: those of a
+// constraint are for samples that have one.
+bool CanDraftBy(SpeculationMethod method, const GenerationParams& params);
 
 // True if the result depends on the seed.
 bool DrawsAtRandom(const GenerationParams& params);

@@ -330,9 +330,10 @@ constexpr ParamField kFields[] = {
     // Speculation.
     {"speculate", "", kSpeculation, "METHOD",
      "verify several drafted tokens in a step: ngram or suffix, from the text "
-     "so far; draft, by the draft model; or off. ngram:N drafts N at most, 1 "
-     "to 32, default 5; ngram:N:coupled, the default, gives the samples of no "
-     "speculation, ngram:N:rejection others of the same distribution",
+     "so far and what a constraint forces; constraint, that alone; draft, by "
+     "the draft model; or off. ngram:N drafts N at most, 1 to 32, default 5; "
+     "ngram:N:coupled, the default, gives the samples of no speculation, "
+     "ngram:N:rejection others of the same distribution",
      kSetSpeculate},
     // Scheduling.
     {"prefix_cache", "", kScheduling, "on|off",

@@ -141,10 +141,10 @@ std::string_view Wanted(const LogprobsMode*) {
 
 bool Take(const json::value& value, SpeculationMethod* out) {
   using enum SpeculationMethod;
-  return TakeNamed(value, {kNgram, kSuffix, kDraft, kNone}, out);
+  return TakeNamed(value, {kNgram, kSuffix, kConstraint, kDraft, kNone}, out);
 }
 std::string_view Wanted(const SpeculationMethod*) {
-  return "\"ngram\", \"suffix\", \"draft\" or \"off\"";
+  return "\"ngram\", \"suffix\", \"constraint\", \"draft\" or \"off\"";
 }
 
 bool Take(const json::value& value, SpeculationMode* out) {

@@ -50,7 +50,7 @@ bool Take(const json::value& value, EarlyStopping* out);
 bool Take(const json::value& value, LengthPenaltyForm* out);
 // "raw_logprobs" or "processed_logprobs".
 bool Take(const json::value& value, LogprobsMode* out);
-// "ngram", "suffix", "draft" or "off".
+// "ngram", "suffix", "constraint", "draft" or "off".
 bool Take(const json::value& value, SpeculationMethod* out);
 // "rejection" or "coupled".
 bool Take(const json::value& value, SpeculationMode* out);

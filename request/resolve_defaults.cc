@@ -340,8 +340,10 @@ void Resolver::DropIncludeStop() {
 
 void Resolver::DropSpeculation() {
   const std::optional<SpeculationParams>& speculate = params().speculate;
-  if (keeps_speculate_ || !speculate || CanSpeculate(params())) return;
-  if (speculate->method == SpeculationMethod::kNone) return;
+  if (keeps_speculate_ || !speculate ||
+      CanDraftBy(speculate->method, params())) {
+    return;
+  }
   params().speculate.reset();
   std::erase_if(resolved_.defaults, [](const NamedValue& value) {
     return value.first == "speculate";

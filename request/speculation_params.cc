@@ -10,6 +10,8 @@ std::string_view NameOf(SpeculationMethod method) {
       return "ngram";
     case SpeculationMethod::kSuffix:
       return "suffix";
+    case SpeculationMethod::kConstraint:
+      return "constraint";
     case SpeculationMethod::kDraft:
       return "draft";
   }

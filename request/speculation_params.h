@@ -17,7 +17,10 @@ enum class SpeculationMethod {
   kNone,    // off, even if the engine has a default
   kNgram,   // the sequence's own text: what followed its last few tokens before
   kSuffix,  // the same, by the longest suffix that occurred before
-  kDraft,   // a draft model
+  // Tokens that the constraint of the request forces; kNgram and kSuffix draft
+  // these, too.
+  kConstraint,
+  kDraft,  // a draft model
 };
 
 // Acceptance rule for drafts of a sample. Ignored for greedy search and beam
@@ -51,7 +54,7 @@ struct SpeculationParams {
                          const SpeculationParams&) = default;
 };
 
-// "off", "ngram", "suffix", "draft".
+// "off", "ngram", "suffix", "constraint", "draft".
 std::string_view NameOf(SpeculationMethod method);
 // "rejection", "coupled".
 std::string_view NameOf(SpeculationMode mode);

@@ -35,17 +35,26 @@ absl::Status ValidateSpeculation(const ModelDescription& model,
         "`num_beam_groups` beside `num_beams`",
         Got("\"", NameOf(speculate.method), '"'));
   }
+  if (!CanDraftBy(speculate.method, params)) {
+    return InvalidField("`speculate.method` must not be \"constraint\" ",
+                        IsBeamSearch(params)
+                            ? Prose("with `num_beams`, which drafts nothing of "
+                                    "a constraint")
+                            : Prose("without `constraint` or "
+                                    "`allowed_sequences`"),
+                        Got("\"constraint\""));
+  }
   if (speculate.method == SpeculationMethod::kDraft && model.encoder) {
     return InvalidField(
-        "`speculate.method` must be \"ngram\", \"suffix\" or \"off\" for a "
-        "model with an encoder",
+        "`speculate.method` must be \"ngram\", \"suffix\", \"constraint\" or "
+        "\"off\" for a model with an encoder",
         Got("\"draft\""));
   }
   if (speculate.method == SpeculationMethod::kDraft &&
       !model.has_draft_model()) {
     return InvalidField(
-        "`speculate.method` must be \"ngram\", \"suffix\" or \"off\" without a "
-        "draft model",
+        "`speculate.method` must be \"ngram\", \"suffix\", \"constraint\" or "
+        "\"off\" without a draft model",
         Got("\"draft\""), OptionHint{"; give one by ", "draft_model", " DIR"});
   }
   return CheckRange("speculate.num_tokens", speculate.num_tokens, 1,

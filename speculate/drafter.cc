@@ -12,6 +12,7 @@ std::unique_ptr<Drafter> MakeDrafter(const SpeculationParams& params) {
     case SpeculationMethod::kSuffix:
       return std::make_unique<SuffixDrafter>();
     case SpeculationMethod::kNone:
+    case SpeculationMethod::kConstraint:
     case SpeculationMethod::kDraft:
       return nullptr;
   }

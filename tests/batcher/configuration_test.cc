@@ -167,7 +167,8 @@ TEST(ConfigurationTest, OptionsOfAnEngineAreNamed) {
        {std::pair(SpeculationParams{SpeculationMethod::kNgram, 33},
                   "speculate.num_tokens must be at most 32, got 33"),
         std::pair(SpeculationParams{SpeculationMethod::kDraft},
-                  "speculate.method must be \"ngram\", \"suffix\" or \"off\" "
+                  "speculate.method must be \"ngram\", \"suffix\", "
+                  "\"constraint\" or \"off\" "
                   "without a draft model, got \"draft\"")}) {
     drafting.speculate = speculate;
     EXPECT_THAT(

@@ -537,10 +537,12 @@ TEST(SourcesTest, DraftModelsWithOrBesideAnEncoderAreRefused) {
   description.verifies_drafts = true;
   Request request = Translate({7});
   request.params.speculate = {.method = SpeculationMethod::kDraft};
-  EXPECT_THAT(ValidateRequest(description, &request),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       "speculate.method must be \"ngram\", \"suffix\" or "
-                       "\"off\" for a model with an encoder, got \"draft\""));
+  EXPECT_THAT(
+      ValidateRequest(description, &request),
+      StatusIs(
+          absl::StatusCode::kInvalidArgument,
+          "speculate.method must be \"ngram\", \"suffix\", \"constraint\" or "
+          "\"off\" for a model with an encoder, got \"draft\""));
 }
 
 TEST(SourcesTest, DescriptionsThatNoEngineCanRunAreRefused) {

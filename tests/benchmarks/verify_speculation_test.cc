@@ -179,7 +179,8 @@ TEST(VerifySpeculationTest, WhatIsWrongIsOneError) {
        "stdin, line 2: num_beams must be at least 1, got 0"},
       {R"({"prompt": "Yes.", "params": {"speculate": "draft"}})",
        {},
-       "stdin, line 1: speculate.method must be \"ngram\", \"suffix\" or "
+       "stdin, line 1: speculate.method must be \"ngram\", \"suffix\", "
+       "\"constraint\" or "
        "\"off\" without a draft model, got \"draft\""},
       {kGood,
        {"--speculate", "draft"},
@@ -199,7 +200,8 @@ TEST(VerifySpeculationTest, WhatIsWrongIsOneError) {
        "--speculate: num_tokens must be in [1, 32], got 0"},
       {kGood,
        {"--speculate", "guess"},
-       "must be \"ngram\", \"suffix\", \"draft\" or \"off\", got \"guess\""},
+       "must be \"ngram\", \"suffix\", \"constraint\", \"draft\" or \"off\", "
+       "got \"guess\""},
       {kGood, {"--samples", "1"}, "--samples: Value 1 not in range"},
   };
   for (const auto& c : cases) {

@@ -95,7 +95,8 @@ TEST(SpeculateOptionTest, ADraftModelDraftsUnlessItIsToldNotTo) {
 TEST(SpeculateOptionTest, WhatIsWrongWithItIsOneErrorBeforeAnythingRuns) {
   const std::pair<const char*, const char*> cases[] = {
       {"foo",
-       "--speculate: method must be \"ngram\", \"suffix\", \"draft\" or "
+       "--speculate: method must be \"ngram\", \"suffix\", \"constraint\", "
+       "\"draft\" or "
        "\"off\", "
        "got \"foo\""},
       {"none", "\"draft\" or \"off\", got \"none\""},
@@ -110,7 +111,8 @@ TEST(SpeculateOptionTest, WhatIsWrongWithItIsOneErrorBeforeAnythingRuns) {
        "--speculate: mode must be \"rejection\" or \"coupled\""},
       {"\xff", "--speculate is not UTF-8"},
       {"draft",
-       "--speculate: method must be \"ngram\", \"suffix\" or \"off\" without "
+       "--speculate: method must be \"ngram\", \"suffix\", \"constraint\" or "
+       "\"off\" without "
        "--draft-model, got \"draft\""}};
   for (const auto& [value, message] : cases) {
     const ProgramRun run = RunEspalier(

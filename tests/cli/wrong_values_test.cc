@@ -103,7 +103,8 @@ std::vector<WrongValue> WrongValues() {
        "espalier: --n and --num-return-sequences, one option, are given 2 "
        "times: 2, 3\n"},
       {{"--speculate", "eagle"},
-       "--speculate: method must be \"ngram\", \"suffix\", \"draft\" or "
+       "--speculate: method must be \"ngram\", \"suffix\", \"constraint\", "
+       "\"draft\" or "
        "\"off\", "
        "got \"eagle\""},
       {{"--speculate", "true"},
@@ -175,7 +176,8 @@ std::vector<WrongValue> WrongValues() {
       {{"--template", "\xC3"}, "espalier: --template is not UTF-8\n"},
       {{"--from", "\xC3", "--to", "fr"}, "espalier: --from is not UTF-8\n"},
       {{"--speculate", "draft"},
-       "--speculate: method must be \"ngram\", \"suffix\" or \"off\" without a "
+       "--speculate: method must be \"ngram\", \"suffix\", \"constraint\" or "
+       "\"off\" without a "
        "draft model, got \"draft\"; give one by --draft-model DIR\n"},
       {{"--max-new-tokens", "5000"},
        "--max-new-tokens must be at most 1023, as the prompt and what is "

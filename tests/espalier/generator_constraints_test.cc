@@ -215,6 +215,115 @@ TEST_F(GeneratorConstraintsTest, DraftsChangeNothing) {
   }
 }
 
+constexpr char kPerson[] =
+    R"({"type": "object", "additionalProperties": false,
+        "required": ["first_name", "address", "is_married"],
+        "properties": {"first_name": {"type": "string", "maxLength": 8},
+                       "address": {"enum": ["rue de la Paix", "rue de Rome"]},
+                       "is_married": {"type": "boolean"}}})";
+
+std::vector<GenerationParams> ForcingRequests() {
+  std::vector<GenerationParams> all(6);
+  all[0].constraint = {.json_schema = kPerson};
+  all[1].constraint = {.json_schema = kPerson, .has_spaces = false};
+  all[2].constraint = {.grammar =
+                           "root ::= \"begin(\" root \")end\" | "
+                           "\"(\" [a-z]{3} \")\""};
+  all[3].constraint = {.regex = "(le chat noir|la souris grise)"};
+  all[3].start_after = "voici:";
+  all[4].constraint = {.tool_calls =
+                           R"({"format": "hermes", "parallel": false,
+          "functions": [{"name": "get_weather", "parameters": {
+              "type": "object", "additionalProperties": false,
+              "required": ["place"],
+              "properties": {"place": {"enum": ["Paris", "Rome"]}}}}]})"};
+  all[5].allowed_sequences = {{5, 6, 7, 8, 9, 10}, {5, 6, 7, 11, 12}, {13}};
+  for (GenerationParams& params : all) {
+    if (!params.allowed_sequences) params.max_new_tokens = 80;
+  }
+  return all;
+}
+
+// Everything that does not depend on the steps.
+void ExpectSameAnswer(const Generation& a, const Generation& b) {
+  EXPECT_EQ(a.texts, b.texts);
+  ASSERT_EQ(a.hypotheses.size(), b.hypotheses.size());
+  for (size_t i = 0; i < a.hypotheses.size(); ++i) {
+    EXPECT_EQ(a.hypotheses[i].tokens, b.hypotheses[i].tokens);
+    EXPECT_EQ(a.hypotheses[i].score, b.hypotheses[i].score);
+    EXPECT_EQ(a.hypotheses[i].finish_reason, b.hypotheses[i].finish_reason);
+  }
+}
+
+TEST_F(GeneratorConstraintsTest, ForcedDraftsChangeNothingAndSaveSteps) {
+  for (GenerationParams params : ForcingRequests()) {
+    for (const bool draws : {false, true}) {
+      params.do_sample = draws;
+      params.num_return_sequences = draws ? 5 : 1;
+      params.seed = 4;
+      if (draws) params.logprobs = 2;
+      params.stop.clear();
+      if (draws && params.constraint && params.constraint->json_schema) {
+        params.stop = {"re"};
+      }
+      params.speculate = SpeculationParams();
+      ASSERT_OK_AND_ASSIGN(const Generation plain, Run(params));
+      for (const SpeculationMethod method :
+           {SpeculationMethod::kConstraint, SpeculationMethod::kNgram,
+            SpeculationMethod::kSuffix}) {
+        params.speculate = {.method = method, .num_tokens = 8};
+        ASSERT_OK_AND_ASSIGN(const Generation drafted, Run(params));
+        ExpectSameAnswer(plain, drafted);
+        // Rejected drafts of history leave the others out, too.
+        if (method != SpeculationMethod::kConstraint) continue;
+        EXPECT_GT(drafted.usage.num_accepted_tokens, 0);
+        EXPECT_LT(drafted.usage.num_steps, plain.usage.num_steps);
+      }
+      if (!draws) continue;
+      params.speculate = {.method = SpeculationMethod::kConstraint,
+                          .mode = SpeculationMode::kRejection};
+      ASSERT_OK_AND_ASSIGN(const Generation other, Run(params));
+      EXPECT_GT(other.usage.num_accepted_tokens, 0);
+    }
+  }
+}
+
+TEST_F(GeneratorConstraintsTest, BeamsDraftNothingOfAConstraint) {
+  GenerationParams params;
+  params.constraint = {.json_schema = kPerson};
+  params.max_new_tokens = 80;
+  params.num_beams = 3;
+  params.speculate = {.method = SpeculationMethod::kNgram};
+  ASSERT_OK_AND_ASSIGN(const Generation beams, Run(params));
+  EXPECT_EQ(beams.usage.num_drafted_tokens, 0);
+  params.speculate = {.method = SpeculationMethod::kConstraint};
+  EXPECT_THAT(Run(params), StatusIs(absl::StatusCode::kInvalidArgument,
+                                    HasSubstr("num_beams")));
+}
+
+// A default of the engine is for requests that it goes with.
+TEST(GeneratorForcedDraftsTest, TheDefaultIsLeftOutWithoutAConstraint) {
+  Generator generator =
+      Generator::Load(
+          EnFrDir(),
+          {.num_threads = 1,
+           .speculate = SpeculationParams{SpeculationMethod::kConstraint}})
+          .value();
+  GenerationParams params;
+  params.max_new_tokens = 80;
+  const auto run = [&] {
+    return generator.Generate({.prompt = "It is raining.", .params = params});
+  };
+  ASSERT_OK_AND_ASSIGN(const Generation plain, run());
+  EXPECT_EQ(plain.usage.num_drafted_tokens, 0);
+  params.constraint = {.json_schema = kPerson};
+  ASSERT_OK_AND_ASSIGN(const Generation drafted, run());
+  EXPECT_GT(drafted.usage.num_accepted_tokens, 0);
+  params.num_beams = 2;
+  ASSERT_OK_AND_ASSIGN(const Generation beams, run());
+  EXPECT_EQ(beams.usage.num_drafted_tokens, 0);
+}
+
 TEST_F(GeneratorConstraintsTest, ErrorsNameTheField) {
   GenerationParams params;
   params.constraint = {.regex = "a++"};

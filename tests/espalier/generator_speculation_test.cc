@@ -138,10 +138,12 @@ TEST(SpeculationDefaultTest, ItIsCheckedOnceAtTheStart) {
   EXPECT_THAT(
       status({kNgram, 33}),
       StatusIs(kInvalid, "speculate.num_tokens must be in [1, 32], got 33"));
-  EXPECT_THAT(status({kDraft}),
-              StatusIs(kInvalid,
-                       "speculate.method must be \"ngram\", \"suffix\" or "
-                       "\"off\" without draft_model, got \"draft\""));
+  EXPECT_THAT(
+      status({kDraft}),
+      StatusIs(
+          kInvalid,
+          "speculate.method must be \"ngram\", \"suffix\", \"constraint\" or "
+          "\"off\" without draft_model, got \"draft\""));
   EXPECT_THAT(status({kNgram}, /*shares=*/false),
               StatusIs(kInvalid, HasSubstr("verifies no drafts")));
   EXPECT_OK(status(kOff, /*shares=*/false));

@@ -245,8 +245,10 @@ void Maker::AddLanguage(GenerationParams* params) {
                           "root \")\""})};
     return;
   }
-  params->constraint = {.regex = OneOf({"[a-z ]+[.?!]", "([A-Z][a-z]* ?)+",
-                                        ".{1,12}", "[0-9a-f]*", "[^aeiou]+"})};
+  params->constraint = {
+      .regex =
+          OneOf({"[a-z ]+[.?!]", "([A-Z][a-z]* ?)+", ".{1,12}", "[0-9a-f]*",
+                 "[^aeiou]+", "(le chat noir|la souris grise)( dort)*"})};
 }
 
 void Maker::AddOthers(Request* request) {
@@ -257,6 +259,10 @@ void Maker::AddOthers(Request* request) {
   if (limits_.constrains && !is_restricted && OneIn(6) &&
       *request->params.max_new_tokens >= 2) {
     AddLanguage(&request->params);
+  }
+  if (request->params.speculate &&
+      CanDraftBy(SpeculationMethod::kConstraint, request->params) && OneIn(2)) {
+    request->params.speculate->method = SpeculationMethod::kConstraint;
   }
   if (limits_.scores && OneIn(8)) AddContinuations(request);
   if (!request->params.prompt_logprobs || OneIn(2)) return;

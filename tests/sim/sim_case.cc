@@ -170,6 +170,10 @@ void Speculate(Dice dice, SimCase* sim_case) {
                     SpeculationMethod::kDraft, SpeculationMethod::kDraft}),
         dice.Any(1, 8), SpeculationMode::kCoupled,
         /*always_drafts=*/dice.Chance(500)};
+    if (CanDraftBy(SpeculationMethod::kConstraint, params) &&
+        dice.Chance(500)) {
+      params.speculate->method = SpeculationMethod::kConstraint;
+    }
   }
 }
 

@@ -255,13 +255,16 @@ inline std::vector<MalformedRequest> MalformedParams() {
              "speculate must be \"off\", \"METHOD[:NUM_TOKENS[:MODE]]\" or an "
              "object, got \"ngram:5:coupled:\""),
       params(R"({"speculate": "eagle"})",
-             "speculate.method must be \"ngram\", \"suffix\", \"draft\" or "
+             "speculate.method must be \"ngram\", \"suffix\", \"constraint\", "
+             "\"draft\" or "
              "\"off\", got \"eagle\""),
       params(R"({"speculate": ""})",
-             "speculate.method must be \"ngram\", \"suffix\", \"draft\" or "
+             "speculate.method must be \"ngram\", \"suffix\", \"constraint\", "
+             "\"draft\" or "
              "\"off\", got \"\""),
       params(R"({"speculate": "none"})",
-             "speculate.method must be \"ngram\", \"suffix\", \"draft\" or "
+             "speculate.method must be \"ngram\", \"suffix\", \"constraint\", "
+             "\"draft\" or "
              "\"off\", got \"none\""),
       params(R"({"speculate": "ngram:few"})",
              "speculate.num_tokens must be an integer, got \"few\""),
@@ -272,16 +275,18 @@ inline std::vector<MalformedRequest> MalformedParams() {
              "\"exact\""),
       params(R"({"speculate": {}})",
              "speculate must have a method, \"ngram\", \"suffix\", "
+             "\"constraint\", "
              "\"draft\" or \"off\", got none"),
       params(R"({"speculate": {"method": ["ngram"]}})",
-             "speculate.method must be \"ngram\", \"suffix\", \"draft\" or "
+             "speculate.method must be \"ngram\", \"suffix\", \"constraint\", "
+             "\"draft\" or "
              "\"off\", got [\"ngram\"]"),
       params(R"({"speculate": {"method": "ngram", "num_tokens": "5"}})",
              "speculate.num_tokens must be an integer, got \"5\""),
-      params(
-          R"({"speculate": {"method": null, "mode": "coupled"}})",
-          "speculate must have a method, \"ngram\", \"suffix\", \"draft\" or "
-          "\"off\", got none"),
+      params(R"({"speculate": {"method": null, "mode": "coupled"}})",
+             "speculate must have a method, \"ngram\", \"suffix\", "
+             "\"constraint\", \"draft\" or "
+             "\"off\", got none"),
       params(R"({"speculate": {"method": "ngram", "num_token": 5}})",
              "speculate must have no field \"num_token\"; did you mean "
              "num_tokens?"),

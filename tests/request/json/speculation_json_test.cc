@@ -96,12 +96,37 @@ TEST(SpeculationJsonTest, ADraftModelIsNeededToDraftWithIt) {
   Request request{{1, 4}, {}};
   request.params.speculate = {SpeculationMethod::kDraft};
   EXPECT_OK(ValidateRequest(model, &request));
-  EXPECT_THAT(
-      ValidateRequest(EnFr(), &request),
-      StatusIs(
-          absl::StatusCode::kInvalidArgument,
-          "speculate.method must be \"ngram\", \"suffix\" or \"off\" without a "
-          "draft model, got \"draft\""));
+  EXPECT_THAT(ValidateRequest(EnFr(), &request),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "speculate.method must be \"ngram\", \"suffix\", "
+                       "\"constraint\" or \"off\" without a "
+                       "draft model, got \"draft\""));
+}
+
+TEST(SpeculationJsonTest, DraftsOfAConstraintAreForSamplesThatHaveOne) {
+  Request request{{1, 4}, {}};
+  request.params.speculate = {SpeculationMethod::kConstraint};
+  EXPECT_THAT(ValidateRequest(EnFr(), &request),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "speculate.method must not be \"constraint\" without "
+                       "constraint or allowed_sequences, got \"constraint\""));
+  request.params.constraint = {.regex = "[0-9]+"};
+  EXPECT_OK(ValidateRequest(EnFr(), &request));
+  Request sequences{{1, 4}, {}};
+  sequences.params.speculate = request.params.speculate;
+  sequences.params.allowed_sequences = {{5, 6}, {7}};
+  EXPECT_OK(ValidateRequest(EnFr(), &sequences));
+  request.params.num_beams = 2;
+  EXPECT_THAT(ValidateRequest(EnFr(), &request),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "speculate.method must not be \"constraint\" with "
+                       "num_beams, which drafts nothing of a constraint, got "
+                       "\"constraint\""));
+  for (const SpeculationMethod method :
+       {SpeculationMethod::kNgram, SpeculationMethod::kSuffix}) {
+    request.params.speculate = {method};
+    EXPECT_OK(ValidateRequest(EnFr(), &request));
+  }
 }
 
 // Options have no fields, so an error in a part names the option.
@@ -163,10 +188,10 @@ TEST(SpeculationJsonTest, NothingStandsBesideOff) {
         std::pair(R"({"method": "off", "mode": "coupled"})",
                   "speculate.mode must be left out with method \"off\", got "
                   "\"coupled\""),
-        std::pair(
-            R"("none")",
-            "speculate.method must be \"ngram\", \"suffix\", \"draft\" or "
-            "\"off\", got \"none\"")}) {
+        std::pair(R"("none")",
+                  "speculate.method must be \"ngram\", \"suffix\", "
+                  "\"constraint\", \"draft\" or "
+                  "\"off\", got \"none\"")}) {
     const absl::Status line =
         ParseRequestLine(WithParams(Concat(R"({"speculate": )", json, "}")))
             .body.status();

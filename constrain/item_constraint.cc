@@ -60,7 +60,7 @@ void ItemConstraint::Exclude() {
     }
   }
   std::ranges::sort(above_);
-  above_.erase(std::ranges::unique(above_).begin(), above_.end());
+  above_.erase(std::unique(above_.begin(), above_.end()), above_.end());
   std::ranges::sort(ranges, {}, &Range::begin);
   int64_t num_ends = 0;
   for (const Range& range : ranges) {

@@ -258,13 +258,13 @@ State AfterBytes(const Constraint& constraint, State state,
 }
 
 TEST(CountedStringsTest, ALongLimitIsExact) {
-  constexpr int kLength = 100'000;
-  const auto constraint =
-      CountedSchema(R"({"type": "string", "maxLength": 100000})");
+  const int max_length = Cases(100'000, 5'000);
+  const auto constraint = CountedSchema(
+      Concat(R"({"type": "string", "maxLength": )", max_length, "}"));
   for (const std::string text :
        {"a", "é", "€", "😀", "\\n", "\\\"", "\\u001f"}) {
     State state = AfterBytes(*constraint, constraint->start(), "\"");
-    state = AfterBytes(*constraint, state, Copies(text, kLength));
+    state = AfterBytes(*constraint, state, Copies(text, max_length));
     ASSERT_NE(state, Constraint::kNone) << text;
     EXPECT_EQ(AfterBytes(*constraint, state, text), Constraint::kNone) << text;
     EXPECT_EQ(AfterBytes(*constraint, state, "a"), Constraint::kNone) << text;

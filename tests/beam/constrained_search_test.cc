@@ -122,18 +122,26 @@ bool MustEnd(const ByteAutomaton& automaton, const std::string& text,
 }
 
 // All outputs by the definition, with the sums of their log-probabilities.
+//   renormalizes  those of the tokens that may follow are made to add up to 1
 void EnumerateTexts(const ByteAutomaton& automaton, const LogitsModel& model,
                     int room, const Hypothesis& prefix,
-                    std::vector<TokenId> prompt, std::vector<Hypothesis>* all) {
+                    std::vector<TokenId> prompt, bool renormalizes,
+                    std::vector<Hypothesis>* all) {
   std::vector<TokenId> history = prompt;
   history.insert(history.end(), prefix.tokens.begin(), prefix.tokens.end());
   const std::vector<float> log_probs = testing::LogSoftmax(model(history));
   const std::string before = SpeltBy(prefix.tokens);
+  double sum = 0;
+  for (TokenId token = 0; token < std::ssize(LetterTokens()); ++token) {
+    if (!MayFollow(automaton, before, token, room)) continue;
+    sum += std::exp(static_cast<double>(log_probs[token]));
+  }
+  const double log_mass = renormalizes ? std::log(sum) : 0;
   for (TokenId token = 0; token < std::ssize(LetterTokens()); ++token) {
     if (!MayFollow(automaton, before, token, room)) continue;
     Hypothesis next = prefix;
     next.tokens.push_back(token);
-    next.cum_log_prob += log_probs[token];
+    next.cum_log_prob += static_cast<float>(log_probs[token] - log_mass);
     if (token == kEosId) {
       next.finish_reason = FinishReason::kEos;
       all->push_back(next);
@@ -141,15 +149,18 @@ void EnumerateTexts(const ByteAutomaton& automaton, const LogitsModel& model,
       next.finish_reason = FinishReason::kStop;
       all->push_back(next);
     } else {
-      EnumerateTexts(automaton, model, room - 1, next, prompt, all);
+      EnumerateTexts(automaton, model, room - 1, next, prompt, renormalizes,
+                     all);
     }
   }
 }
 
-std::vector<Hypothesis> AllOutputs(const std::string& pattern, int max_length) {
+std::vector<Hypothesis> AllOutputs(const std::string& pattern, int max_length,
+                                   bool renormalizes = false) {
   const auto automaton = CompileRegex(pattern);
   std::vector<Hypothesis> all;
-  EnumerateTexts(*automaton, ModelOfLetters(), max_length, {}, {1, 2}, &all);
+  EnumerateTexts(*automaton, ModelOfLetters(), max_length, {}, {1, 2},
+                 renormalizes, &all);
   std::ranges::stable_sort(all, [](const Hypothesis& a, const Hypothesis& b) {
     return a.cum_log_prob / a.tokens.size() > b.cum_log_prob / b.tokens.size();
   });
@@ -177,6 +188,31 @@ TEST(ConstrainedSearchTest, BeamsEnoughFindAllTextsInTheirOrder) {
     }
   }
   EXPECT_GT(num_found, 1000);
+}
+
+// As transformers' renormalize_logits after prefix_allowed_tokens_fn.
+TEST(ConstrainedSearchTest, RenormalizedScoresAreThoseOfLegalTokens) {
+  int num_other_orders = 0;
+  for (const std::string& pattern : LetterPatterns()) {
+    const std::vector<Hypothesis> all = AllOutputs(pattern, 4, true);
+    const std::vector<Hypothesis> plain = AllOutputs(pattern, 4);
+    Request request = SearchOf(std::ssize(all) + 2, 4);
+    request.params.renormalize_logits = true;
+    ASSERT_OK_AND_ASSIGN(const Result result,
+                         SearchAsTheEngine(ModelOfLetters(), request, nullptr,
+                                           Constrain(*CompileRegex(pattern))));
+    ASSERT_EQ(result.hypotheses.size(), all.size()) << pattern;
+    double sum = 0;
+    for (size_t i = 0; i < all.size(); ++i) {
+      const Hypothesis& found = result.hypotheses[i];
+      EXPECT_EQ(found.tokens, all[i].tokens) << pattern;
+      EXPECT_NEAR(found.cum_log_prob, all[i].cum_log_prob, 1e-4);
+      sum += std::exp(static_cast<double>(found.cum_log_prob));
+      num_other_orders += found.tokens != plain[i].tokens;
+    }
+    EXPECT_NEAR(sum, 1, 1e-4) << pattern;
+  }
+  EXPECT_GT(num_other_orders, 10);
 }
 
 // Beam search among legal tokens by its definition: those of the k best

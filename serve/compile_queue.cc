@@ -181,12 +181,15 @@ void CompileQueue::CompileAll() {
       language = TakeNext();
       running_.push_back(language.get());
     }
+    const absl::Time begin = absl::Now();
     const absl::Status result = Try(language.get());
+    const absl::Duration time = absl::Now() - begin;
     Waiters done;
     {
       const std::lock_guard<std::mutex> lock(mutex_);
       std::erase(running_, language.get());
       ++stats_.num_compiled;
+      stats_.time_compiled += time;
       done = TakeWaitersFor(language.get());
     }
     Wake(done, result);

@@ -62,7 +62,8 @@ class CompileQueue {
     int64_t num_waiting = 0;
     // Totals.
     int64_t num_compiled = 0;
-    int64_t num_waits = 0;  // that have ended
+    absl::Duration time_compiled;  // summed over threads
+    int64_t num_waits = 0;         // that have ended
     absl::Duration time_waited;
   };
 

@@ -63,6 +63,9 @@ std::string ServerMetrics(const http::ServerStats& stats,
          "Time that they have waited.", &text);
   Append("constraints_compiled_total", "counter", compiling.num_compiled,
          "Constraints compiled for waiting calls, errors included.", &text);
+  Append("constraint_compile_seconds_total", "counter",
+         absl::ToDoubleSeconds(compiling.time_compiled),
+         "Time that threads have spent on that.", &text);
   return text;
 }
 

@@ -124,6 +124,7 @@ TEST_F(CompileQueueTest, TenantsTakeTurns) {
   const CompileQueue::Stats stats = queue_.stats();
   EXPECT_EQ(stats.num_waiting, 0);
   EXPECT_EQ(stats.num_compiled, 6);
+  EXPECT_GT(stats.time_compiled, absl::ZeroDuration());
   EXPECT_EQ(stats.num_waits, 6);
   EXPECT_GT(stats.time_waited, absl::ZeroDuration());
 }

@@ -78,6 +78,7 @@ TEST_F(CompilingCallsTest, ACompiledLanguageWaitsForNoOther) {
   for (RawClient& client : clients_) EXPECT_EQ(client.Receive().status, 400);
   EXPECT_EQ(NumWaiting(), 0);
   EXPECT_EQ(Gauge("constraints_compiled_total"), kManyCalls + 2);
+  EXPECT_GT(Gauge("constraint_compile_seconds_total"), 0);
   EXPECT_EQ(Gauge("constraint_waits_total"), kManyCalls + 2);
   EXPECT_GT(Gauge("constraint_wait_seconds_total"), 0);
 }

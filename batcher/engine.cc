@@ -19,6 +19,7 @@
 #include "batcher/event_queue.h"
 #include "batcher/queue_limits.h"
 #include "batcher/stream_writer.h"
+#include "beam/constrain_to_items.h"
 #include "beam/prepared_request.h"
 #include "beam/strategy/stopping_criteria.h"
 #include "exec_request/step_executor.h"
@@ -123,7 +124,15 @@ absl::Status CheckPreparedBy(const EngineCore& core,
 // Throws std::bad_alloc.
 // Errors: of its constraint.
 absl::Status CompileConstraint(const EngineCore& core, PreparedState* owned) {
-  if (owned->language == nullptr) return absl::OkStatus();
+  const bool is_done =
+      owned->prepared != nullptr || owned->constraint != nullptr;
+  if (is_done) return absl::OkStatus();
+  if (owned->language == nullptr) {
+    ASSIGN_OR_RETURN(
+        owned->constraint,
+        ConstrainToItems(*core.items, core.tokenizer.get(), owned->request));
+    return absl::OkStatus();
+  }
   ASSIGN_OR_RETURN(
       owned->constraint,
       core.constraints->CompileFor(owned->request, owned->language.get()));
@@ -454,6 +463,8 @@ absl::Status Engine::TakePlace(Prepared* request) const try {
 } catch (const std::bad_alloc&) {
   return core_->too_little_memory;
 }
+
+ItemCatalogues& Engine::items() const { return *core_->items; }
 
 void Engine::Compile(ConstraintLanguage* language) const {
   core_->constraints->Compile(language).IgnoreError();

@@ -65,6 +65,7 @@ namespace espalier {
 
 class ConstraintLanguage;  // beam/constraint_cache.h
 class EngineCore;          // batcher/engine_core.h
+class ItemCatalogues;      // constrain/item_catalogues.h
 struct PreparedRequest;    // beam/prepared_request.h
 class StepExecutor;        // exec_request/step_executor.h
 
@@ -187,6 +188,10 @@ class Engine {
 
   // Cancelled as Shutdown is. All zero after the end of the engine's context.
   boost::asio::awaitable<EngineStats> Stats();
+
+  // The catalogues that requests name. A request has the version that is the
+  // latest when it is prepared. Any thread; valid as long as the engine.
+  ItemCatalogues& items() const;
 
   // Returns the current number of requests that have not started, without
   // background ones (kBackgroundPriority). Any thread; does not wait.

@@ -61,6 +61,8 @@ EngineCore::EngineCore(std::shared_ptr<StepExecutor> steps,
       tokenizer(options.tokenizer),
       speculate(options.speculate),
       constraints(std::make_unique<ConstraintCache>(tokenizer, description)),
+      items(options.items != nullptr ? options.items
+                                     : std::make_shared<ItemCatalogues>()),
       too_little_memory(ResourceExhausted("not enough memory for the request")),
       max_plans_in_flight_(steps->max_plans_in_flight()),
       steps_(std::move(steps)),

@@ -38,6 +38,7 @@
 #include "beam/constraint_cache.h"
 #include "beam/prepared_request.h"
 #include "beam/strategy/search_watcher.h"
+#include "constrain/item_catalogues.h"
 #include "exec_request/step_executor.h"
 #include "text/tokenizer/tokenizer.h"
 
@@ -104,6 +105,7 @@ class EngineCore : public std::enable_shared_from_this<EngineCore> {
   const std::shared_ptr<const Tokenizer> tokenizer;  // null without text
   const std::optional<SpeculationParams> speculate;  // default of requests
   const std::unique_ptr<ConstraintCache> constraints;
+  const std::shared_ptr<ItemCatalogues> items;
   // Allocated in advance: a request that waited for memory for its error would
   // hold memory that other waiting requests need.
   const absl::Status too_little_memory;

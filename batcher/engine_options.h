@@ -12,6 +12,7 @@
 
 namespace espalier {
 
+class ItemCatalogues;     // constrain/item_catalogues.h
 class Tokenizer;          // text/tokenizer/tokenizer.h
 struct ModelDescription;  // base/model_description.h
 
@@ -20,6 +21,9 @@ struct EngineOptions {
   // Decodes streamed tokens to text, and finds stop strings in it. Null: events
   // have tokens alone, and requests with stop strings are refused.
   std::shared_ptr<const Tokenizer> tokenizer = nullptr;
+  // Catalogues that requests name (ConstraintParams::items). Null: the engine
+  // has its own, without any (Engine::items).
+  std::shared_ptr<ItemCatalogues> items = nullptr;
   // Time limit of a step, from when it is the oldest in flight. If its result
   // does not arrive in time, all requests end with kUnavailable, new ones are
   // refused with kUnavailable until it arrives, and stopping the engine does

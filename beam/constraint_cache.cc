@@ -179,7 +179,9 @@ ConstraintCache::ConstraintCache(std::shared_ptr<const Tokenizer> tokenizer,
 
 absl::StatusOr<std::shared_ptr<ConstraintLanguage>> ConstraintCache::Find(
     const Request& request) {
-  if (!request.params.constraint) return nullptr;
+  if (!request.params.constraint || request.params.constraint->items) {
+    return nullptr;
+  }
   const ConstraintParams& params = *request.params.constraint;
   if (tokenizer_ == nullptr) {
     return InvalidField(

@@ -94,8 +94,8 @@ class ConstraintCache {
                   int64_t max_list_bytes = int64_t{256} << 20);
 
   // Returns the language of `request`, which ValidateRequest has passed; null
-  // if it has no constraint. One that is full (LanguageConstraint) is to be
-  // compiled anew.
+  // if it has no constraint, or items (beam/constrain_to_items.h). One that is
+  // full (LanguageConstraint) is to be compiled anew.
   // Errors: kInvalidArgument naming `constraint`, if there is no tokenizer.
   absl::StatusOr<std::shared_ptr<ConstraintLanguage>> Find(
       const Request& request);

@@ -11,6 +11,7 @@ set(espalier_public_headers
   espalier/engine.h
   espalier/executor.h
   espalier/generator.h
+  espalier/items.h
   espalier/model.h
   espalier/request.h
   espalier/result.h

@@ -13,6 +13,7 @@
 #include "espalier/backend.h"
 #include "espalier/generator_call.h"
 #include "espalier/generator_core.h"
+#include "espalier/load_catalogues.h"
 #include "espalier/model_defaults.h"
 #include "espalier/model_text.h"
 #include "espalier/open_request.h"
@@ -302,6 +303,8 @@ std::shared_ptr<const ModelWeights> Generator::weights() const {
 
 Engine& Generator::engine() { return core_->engine(); }
 
+ItemCatalogues& Generator::items() { return core_->engine().items(); }
+
 absl::StatusOr<std::vector<TokenId>> Generator::MakePrompt(
     Prompt prompt, std::optional<int> max_tokens) const {
   return core_->MakePrompt(
@@ -351,6 +354,9 @@ absl::StatusOr<Generator> Generator::Load(const std::string& directory,
                               text.tokenizer != nullptr, &defaults));
   EngineOptions engine = EngineOptionsOf(resolved, text.tokenizer);
   engine.max_waiting = resolved.max_waiting;
+  ASSIGN_OR_RETURN(engine.items,
+                   LoadCatalogues(options.items, text.tokenizer.get(),
+                                  backend->steps()->description().vocab_size));
   ASSIGN_OR_RETURN(
       auto core, GeneratorCore::Create(
                      {backend->steps(), std::move(text), engine,
@@ -378,6 +384,9 @@ absl::StatusOr<Generator> Generator::Create(
                               tokenizer != nullptr, &defaults));
   EngineOptions engine = EngineOptionsOf(resolved, tokenizer);
   engine.max_waiting = resolved.max_waiting;
+  ASSIGN_OR_RETURN(engine.items,
+                   LoadCatalogues(options.items, tokenizer.get(),
+                                  steps->description().vocab_size));
   ASSIGN_OR_RETURN(
       auto core, GeneratorCore::Create(
                      {std::move(steps), ModelText{std::move(tokenizer)}, engine,

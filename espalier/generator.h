@@ -61,6 +61,7 @@ namespace espalier {
 class ChatPrompts;  // espalier/chat.h
 class Engine;       // espalier/engine.h
 class GeneratorCore;
+class ItemCatalogues;   // espalier/items.h
 class Model;            // espalier/model.h
 class Tokenizer;        // espalier/tokenizer.h
 struct PromptTemplate;  // text/prompt_template.h
@@ -296,6 +297,10 @@ class Generator {
   // Errors: kFailedPrecondition if the model has no chat template, or no
   // tokenizer; as ChatTemplate::Load.
   absl::StatusOr<const ChatPrompts*> chat_prompts() const;
+
+  // The catalogues that requests name, owned by this generator. What is put
+  // there is for requests that are made later.
+  ItemCatalogues& items();
 
   // For GeneratorOptions::loaded_weights. They live as long as the last holder;
   // the key/value memory lives as long as its generator. Null for a model of

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "request/speculation_params.h"
@@ -16,6 +17,14 @@ namespace espalier {
 
 class ModelWeights;  // weights of a loaded model; opaque
 class TraceSink;     // espalier/trace.h
+
+// A catalogue of items, and the file that has it (request/read_items.h).
+struct ItemsFile {
+  std::string name;
+  std::string path;
+
+  friend bool operator==(const ItemsFile&, const ItemsFile&) = default;
+};
 
 struct GeneratorOptions {
   // "cpu"; "cuda", an NVIDIA GPU, or "cuda:1" for the second of them; "auto",
@@ -75,6 +84,10 @@ struct GeneratorOptions {
   // and support it. Unset: by the draft model, if there is one, else off;
   // SpeculationParams() is off.
   std::optional<SpeculationParams> speculate = {};
+
+  // Catalogues that requests name (ConstraintParams::items). More can be added
+  // later (Generator::items).
+  std::vector<ItemsFile> items = {};
 
   // Weights of another generator (Generator::weights), used instead of those of
   // the directory, which are not read, so load_progress is not called. An error

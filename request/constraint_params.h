@@ -1,11 +1,14 @@
 // ConstraintParams: the language of texts that the output of a request is
-// restricted to (docs/constraints.md).
+// restricted to, or the catalogue of items (docs/constraints.md).
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/shared_list.h"
+#include "request/text_or_tokens.h"
 
 namespace espalier {
 
@@ -22,6 +25,13 @@ struct ConstraintParams {
   // The text is calls of some functions in a format of models: a JSON object
   // (request/tool_call_language.h).
   std::optional<std::string> tool_calls = {};
+  // The output is an item of the catalogue of this name
+  // (constrain/item_catalogues.h), but for items that equal one of `exclude`,
+  // and those that begin with one of `exclude_prefixes`. A text is the item
+  // with its tokens.
+  std::optional<std::string> items = {};
+  SharedList<TextOrTokens> exclude = {};
+  SharedList<std::vector<int64_t>> exclude_prefixes = {};
   // With a schema: one space may follow each "," and ":".
   bool has_spaces = true;
 

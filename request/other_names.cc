@@ -54,6 +54,7 @@ constexpr OtherName kOtherNames[] = {
     {"ebnf", "constraint"},
     {"json_schema", "constraint"},
     {"response_format", "constraint"},
+    {"exclude", "constraint"},
     {"bos", "forced_bos_token_id", kOfModel},
     {"bos_token", "forced_bos_token_id", kOfModel},
     {"bos_token_id", "forced_bos_token_id", kOfModel},

@@ -271,7 +271,8 @@ constexpr ParamField kFields[] = {
     {"constraint", "", kConstraints, "JSON",
      "the text of the output is in a language: {\"regex\": \"[0-9]+\"}, "
      "{\"choice\": [\"yes\", \"no\"]}, {\"json_schema\": {\"type\": "
-     "\"object\"}} or {\"grammar\": \"root ::= [0-9]+\"}",
+     "\"object\"}} or {\"grammar\": \"root ::= [0-9]+\"}; or the output is an "
+     "item of a catalogue: {\"items\": \"songs\", \"exclude\": [[7, 8]]}",
      kSetConstraint, "", kLarge | kTraced},
     {"start_after", "", kConstraints, "MARKER",
      "text that the constraint of the output begins after, such as </think> of "

@@ -1,6 +1,7 @@
 #include "request/read_constraint.h"
 
 #include <array>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "base/field_error.h"
 #include "base/spelling.h"
 #include "base/status.h"
+#include "request/param_checks.h"
 #include "request/read_json.h"
 #include "request/read_json_text.h"
 #include "request/tool_call_language.h"
@@ -17,10 +19,14 @@ namespace {
 
 constexpr std::string_view kWanted =
     "an object with regex, a string, choice, a list of strings, json_schema, a "
-    "schema, grammar, a string, or tool_calls, an object";
+    "schema, grammar, a string, tool_calls, an object, or items, the name of a "
+    "catalogue";
 constexpr std::string_view kWhitespace = "whitespace";
-constexpr std::array<std::string_view, 6> kParts = {
-    "regex", "choice", "json_schema", "grammar", "tool_calls", kWhitespace};
+constexpr std::string_view kExclude = "exclude";
+constexpr std::string_view kExcludePrefixes = "exclude_prefixes";
+constexpr std::array<std::string_view, 9> kParts = {
+    "regex", "choice",    "json_schema", "grammar",       "tool_calls",
+    "items", kWhitespace, kExclude,      kExcludePrefixes};
 
 absl::Status ReadSchema(std::string_view name, const JsonText& json,
                         std::optional<std::string>* out) {
@@ -50,12 +56,63 @@ absl::Status ReadWhitespace(std::string_view name, const JsonText& json,
   return absl::OkStatus();
 }
 
+absl::Status ReadExcluded(std::string_view name, const JsonText& json,
+                          TextOrTokens* out) {
+  if (json.is_string()) {
+    *out = Unquoted(json.text);
+    return absl::OkStatus();
+  }
+  if (!json.is_array()) {
+    return WrongType(name, "a list of token ids or a text", json.text);
+  }
+  std::vector<int64_t> ids;
+  RETURN_IF_ERROR(Read(name, json, &ids));
+  RETURN_IF_ERROR(CheckTokens(name, ids, std::numeric_limits<TokenId>::max()));
+  *out = std::vector<TokenId>(ids.begin(), ids.end());
+  return absl::OkStatus();
+}
+
+absl::Status ReadExclude(std::string_view name, const JsonText& json,
+                         SharedList<TextOrTokens>* out) {
+  if (!json.is_array()) return WrongType(name, "a list", json.text);
+  std::vector<TextOrTokens> excluded;
+  for (JsonItems items(json.text); items.Next();) {
+    const JsonText item = {items.value()};
+    // To name an item costs more than to read it.
+    if (ReadExcluded(name, item, &excluded.emplace_back()).ok()) continue;
+    return ReadExcluded(Concat(name, "[", excluded.size() - 1, "]"), item,
+                        &excluded.back());
+  }
+  *out = std::move(excluded);
+  return absl::OkStatus();
+}
+
+// Sets a part that is no kind of language by itself. False: it is a kind.
+absl::StatusOr<bool> SetOption(std::string_view field, std::string_view key,
+                               const JsonText& json, ConstraintParams* params) {
+  const std::string name = NameOfPart(field, key);
+  if (key == kWhitespace) {
+    RETURN_IF_ERROR(ReadWhitespace(name, json, &params->has_spaces));
+    return true;
+  }
+  if (key == kExclude) {
+    RETURN_IF_ERROR(ReadExclude(name, json, &params->exclude));
+    return true;
+  }
+  if (key == kExcludePrefixes) {
+    RETURN_IF_ERROR(Read(name, json, &params->exclude_prefixes));
+    return true;
+  }
+  return false;
+}
+
 absl::Status SetKind(std::string_view field, std::string_view key,
                      const JsonText& json, ConstraintParams* params) {
   const std::string name = NameOfPart(field, key);
   if (key == "regex") return Read(name, json, &params->regex);
   if (key == "grammar") return Read(name, json, &params->grammar);
   if (key == "choice") return Read(name, json, &params->choice);
+  if (key == "items") return Read(name, json, &params->items);
   if (key == "json_schema") return ReadSchema(name, json, &params->json_schema);
   if (key == "tool_calls") {
     return ReadToolCalls(name, json, &params->tool_calls);
@@ -70,16 +127,16 @@ absl::Status ReadConstraint(std::string_view field, const JsonText& json,
                             std::optional<ConstraintParams>* out) {
   if (!json.is_object()) return WrongType(field, kWanted, json.text);
   ConstraintParams params;
-  std::string first;  // the kind that was given
-  bool has_whitespace = false;
+  std::string first;                 // the kind that was given
+  std::vector<std::string> options;  // parts that go with one kind alone
   for (JsonItems items(json.text); items.Next();) {
     const std::string key = Unquoted(items.key());
     const JsonText value = {items.value()};
     if (value.is_null()) continue;
-    if (key == kWhitespace) {
-      has_whitespace = true;
-      RETURN_IF_ERROR(
-          ReadWhitespace(NameOfPart(field, key), value, &params.has_spaces));
+    ASSIGN_OR_RETURN(const bool is_option,
+                     SetOption(field, key, value, &params));
+    if (is_option) {
+      options.push_back(key);
       continue;
     }
     RETURN_IF_ERROR(SetKind(field, key, value, &params));
@@ -90,9 +147,15 @@ absl::Status ReadConstraint(std::string_view field, const JsonText& json,
     first = key;
   }
   if (first.empty()) return WrongType(field, kWanted, json.text);
-  if (has_whitespace && !params.json_schema) {
-    return InvalidField(FieldName{NameOfPart(field, kWhitespace)},
-                        " must be unset without a schema", Got(first));
+  for (const std::string& option : options) {
+    const bool is_of_schema = option == kWhitespace;
+    if (is_of_schema ? params.json_schema.has_value()
+                     : params.items.has_value()) {
+      continue;
+    }
+    return InvalidField(FieldName{NameOfPart(field, option)},
+                        " must be unset without ",
+                        is_of_schema ? "a schema" : "items", Got(first));
   }
   *out = std::move(params);
   return absl::OkStatus();

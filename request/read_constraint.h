@@ -6,6 +6,8 @@
 //   {"json_schema": {"type": "integer"}, "whitespace": "none"}
 //   {"grammar": "root ::= \"(\" root \")\" | \"x\""}
 //   {"tool_calls": {"format": "hermes", "functions": [{"name": "f"}]}}
+//   {"items": "songs", "exclude": [[7, 8], "Yesterday"],
+//    "exclude_prefixes": [[9]]}
 //
 // Thread safety: functions without state.
 #pragma once
@@ -19,7 +21,7 @@
 
 namespace espalier {
 
-// Sets `*out`. A kind that is null is as if it were not there.
+// Sets `*out`. A part that is null is as if it were not there.
 // Errors: kInvalidArgument naming the part, as in constraint.regex, and the
 // value. The language is compiled later.
 absl::Status ReadConstraint(std::string_view field, const JsonText& json,

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <string>
 #include <utility>
+#include <variant>
 
 #include "base/field_error.h"
+#include "base/json.h"
 #include "base/status.h"
 #include "base/wording.h"
 #include "request/bad_words.h"
@@ -243,15 +245,41 @@ absl::Status ValidateAllowedSequences(const ModelDescription& model,
   return CheckEndings(params);
 }
 
+absl::Status ValidateItems(const ModelDescription& model,
+                           const GenerationParams& params) {
+  const ConstraintParams& constraint = *params.constraint;
+  if (!params.start_after.empty()) {
+    return InvalidField("`start_after` must be unset with `constraint.items`",
+                        Got(ShownInQuotes(params.start_after)));
+  }
+  RETURN_IF_ERROR(CheckSharedSequences("constraint.exclude_prefixes",
+                                       constraint.exclude_prefixes,
+                                       model.vocab_size));
+  const std::vector<TextOrTokens>& excluded = constraint.exclude;
+  for (size_t i = 0; i < excluded.size(); ++i) {
+    const auto* ids = std::get_if<std::vector<TokenId>>(&excluded[i]);
+    if (ids == nullptr ||
+        CheckTokens("constraint.exclude", *ids, model.vocab_size).ok()) {
+      continue;
+    }
+    return CheckTokens(Concat("constraint.exclude[", i, "]"), *ids,
+                       model.vocab_size);
+  }
+  return absl::OkStatus();
+}
+
 // The language itself is checked where it is compiled
-// (beam/constraint_cache.h).
-absl::Status ValidateConstraint(const GenerationParams& params) {
+// (beam/constraint_cache.h), and a catalogue where it is found
+// (beam/constrain_to_items.h).
+absl::Status ValidateConstraint(const ModelDescription& model,
+                                const GenerationParams& params) {
   const ConstraintParams& constraint = *params.constraint;
   const int num_kinds = int{constraint.regex.has_value()} +
                         int{constraint.choice.has_value()} +
                         int{constraint.json_schema.has_value()} +
                         int{constraint.grammar.has_value()} +
-                        int{constraint.tool_calls.has_value()};
+                        int{constraint.tool_calls.has_value()} +
+                        int{constraint.items.has_value()};
   if (num_kinds != 1) {
     return InvalidField("`constraint` must have one kind of language",
                         Got(num_kinds == 0 ? "none" : Concat(num_kinds)));
@@ -265,7 +293,7 @@ absl::Status ValidateConstraint(const GenerationParams& params) {
     return InvalidField("`allowed_token_ids` must be unset with `constraint`",
                         Got(Pluralize(params.allowed_token_ids->size(), "id")));
   }
-  return absl::OkStatus();
+  return constraint.items ? ValidateItems(model, params) : absl::OkStatus();
 }
 
 absl::Status ValidateForced(const ModelDescription& model,
@@ -354,9 +382,9 @@ absl::Status ValidateConstraints(const ModelDescription& model,
     RETURN_IF_ERROR(CheckIds("allowed_token_ids", *params->allowed_token_ids,
                              model.vocab_size));
   }
-  if (params->constraint) RETURN_IF_ERROR(ValidateConstraint(*params));
   RETURN_IF_ERROR(
       CheckName("start_after", params->start_after, kMaxStartAfterBytes));
+  if (params->constraint) RETURN_IF_ERROR(ValidateConstraint(model, *params));
   if (params->allowed_sequences) {
     RETURN_IF_ERROR(ValidateAllowedSequences(model, *params));
   }

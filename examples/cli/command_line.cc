@@ -430,6 +430,12 @@ void AddConstrainCommand(CLI::App* app, std::span<char* const> args,
       ->option_text("FILE")
       ->group("Language");
   command
+      ->add_option("--items", options->items,
+                   "the items of a catalogue: JSON lines, each a list of token "
+                   "ids or a text")
+      ->option_text("FILE")
+      ->group("Language");
+  command
       ->add_flag("--no-spaces", options->no_spaces,
                  "with --json-schema: no space after \",\" and \":\"")
       ->group("Language");
@@ -532,6 +538,7 @@ void AddServeCommand(CLI::App* app, std::span<char* const> args,
   AddServeOptions(command, options.get());
   AddGeneratorOptions(command, &options->runtime);
   AddDraftModelOption(command, &options->runtime);
+  AddItemsOption(command, &options->runtime);
   AddSplitOption(command, &options->runtime);
   AddParamOptions(command, &options->params);
   // It has no default, and is refused as one; help does not offer it.

@@ -223,8 +223,8 @@ TEST(ConstrainTest, ErrorsNameTheOption) {
       error({"--regex", "(a"}),
       EndsWith("--regex: at byte 0: the group is not closed by \")\"\n"));
   EXPECT_THAT(error({"a"}),
-              HasSubstr("--regex, --choice, --json-schema or --grammar must "
-                        "be given, one of the four"));
+              HasSubstr("--regex, --choice, --json-schema, --grammar or "
+                        "--items must be given, one of the five"));
   EXPECT_THAT(error({"--regex", "a", "--seed", "-1"}),
               HasSubstr("--seed must be an integer in [0, "));
   EXPECT_THAT(error({"--regex", "a", "--choice", "b"}), HasSubstr("got 2"));

@@ -26,6 +26,7 @@
 #include "constrain/start_after.h"
 #include "constrain/token_constraint.h"
 #include "espalier/model_text.h"
+#include "examples/cli/commands/constrain_items.h"
 #include "examples/cli/input/line_reader.h"
 #include "examples/cli/output/exit_code.h"
 #include "examples/cli/output/output.h"
@@ -543,15 +544,23 @@ class ConstrainRun {
 absl::Status CheckOptions(const ConstrainOptions& options) {
   const int num_languages =
       (options.regex.empty() ? 0 : 1) + (options.choices.empty() ? 0 : 1) +
-      (options.json_schema.empty() ? 0 : 1) + (options.grammar.empty() ? 0 : 1);
+      (options.json_schema.empty() ? 0 : 1) +
+      (options.grammar.empty() ? 0 : 1) + (options.items.empty() ? 0 : 1);
   if (num_languages != 1) {
     return InvalidArgument(
-        "--regex, --choice, --json-schema or --grammar must be given, one of "
-        "the four, got ",
+        "--regex, --choice, --json-schema, --grammar or --items must be given, "
+        "one of the five, got ",
         num_languages == 0 ? "none" : Concat(num_languages));
   }
   if (options.no_spaces && options.json_schema.empty()) {
     return InvalidArgument("--no-spaces needs --json-schema");
+  }
+  if (!options.items.empty() && !options.start_after.empty()) {
+    return InvalidArgument("--items and --start-after exclude each other");
+  }
+  if (!options.items.empty() && !options.input.empty()) {
+    return InvalidArgument("--items and ", options.names.Of("input"),
+                           " exclude each other: give items as arguments");
   }
   if (!options.texts.empty() && !options.input.empty()) {
     return InvalidArgument("give texts or ", options.names.Of("input"),
@@ -582,6 +591,7 @@ absl::Status CheckOptions(const ConstrainOptions& options) {
 
 absl::StatusOr<int> Constrain(const ConstrainOptions& options) {
   RETURN_IF_ERROR(CheckOptions(options));
+  if (!options.items.empty()) return ConstrainToItems(options);
   std::unique_ptr<LineReader> reader;
   const bool reads_stdin = options.texts == std::vector<std::string>{"-"};
   if (reads_stdin || !options.input.empty()) {
@@ -614,6 +624,7 @@ const char kConstrainExamples[] =
   espalier constrain --regex '(Oui|Non), .*' -m models/en-fr "Oui, il pleut."
   espalier constrain --json-schema point.json '{"x": 1, "y": 2.5}' '{"y": 2}'
   espalier constrain --grammar json.gbnf '{"a": [1, 2]}'
+  espalier constrain --items songs.jsonl '[17, 4095, 3]'
   espalier constrain --choice Yes --start-after '</think>' 'Hm.</think>Yes'
 
 Compiles the language to an automaton over bytes, and prints its size and a few
@@ -631,6 +642,9 @@ JSON pointer of a keyword that cannot be enforced.
 
 A grammar is in GBNF, the format of llama.cpp, and its texts are those of the
 rule "root". A rule may lead back to itself, up to 64 within one another.
+
+A catalogue of items is JSON lines, each an item: a list of token ids, or a text
+with -m. Of each argument it says whether it is one of the items.
 
 With -m the model's tokenizer spells each text, and a text of the language that
 it changes, by a normalizer say, is shown with what it becomes.

@@ -17,6 +17,7 @@ struct ConstrainOptions {
   std::vector<std::string> choices;
   std::string json_schema;  // file
   std::string grammar;      // file
+  std::string items;        // file; no language, but a catalogue
   bool no_spaces = false;   // in its texts
   std::string start_after;  // text in front of it; empty: none
   // Directory whose tokenizer spells the texts; empty: no tokens are shown. Its

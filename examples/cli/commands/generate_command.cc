@@ -46,6 +46,18 @@ absl::Status CheckFilesOfTexts(const GenerateOptions& options) {
   return CheckFiles(options.common, "stdout", OutputPath("-"));
 }
 
+// A catalogue that is the only one is for all texts, unless another field
+// restricts them.
+void TakeItems(const GeneratorOptions& options, GenerationParams* params,
+               std::vector<std::string_view>* given) {
+  if (options.items.size() != 1 || params->constraint ||
+      params->allowed_sequences || params->allowed_token_ids) {
+    return;
+  }
+  params->constraint = ConstraintParams{.items = options.items.front().name};
+  given->push_back("constraint");
+}
+
 absl::Status CheckChat(const RuntimeOptions& options) {
   if (!options.chat) {
     if (options.system.empty()) return absl::OkStatus();
@@ -133,9 +145,9 @@ int ExitCodeFor(const Outcome& outcome) {
 
 absl::StatusOr<int> Generate(const GenerateOptions& options) {
   const OptionNames& names = options.common.runtime.names;
-  ASSIGN_OR_RETURN(const GenerationParams params,
-                   ReadParams(options.params, names));
-  const std::vector<std::string_view> given = GivenParams(options.params);
+  ASSIGN_OR_RETURN(GenerationParams params, ReadParams(options.params, names));
+  std::vector<std::string_view> given = GivenParams(options.params);
+  TakeItems(options.common.runtime.generator, &params, &given);
   RETURN_IF_ERROR(CheckChat(options.common.runtime));
   RETURN_IF_ERROR(CheckFilesOfTexts(options));
   ASSIGN_OR_RETURN(

@@ -4,6 +4,7 @@
 #include <system_error>
 
 #include "base/json.h"
+#include "base/shown_bytes.h"
 #include "base/status.h"
 #include "espalier/backend.h"
 #include "espalier/model_defaults.h"
@@ -301,9 +302,32 @@ void AddDraftModelOption(CLI::App* command, RuntimeOptions* options) {
       ->group("Model");
 }
 
+void AddItemsOption(CLI::App* command, RuntimeOptions* options) {
+  const auto set = [options](const CLI::results_t& values) {
+    for (const std::string& value : values) {
+      const size_t end = value.find('=');
+      if (end == 0 || end == value.npos || end + 1 == value.size()) {
+        throw CLI::ValidationError(
+            "--items", Concat("must be NAME=FILE, got ", BytesInQuotes(value)));
+      }
+      options->generator.items.push_back(
+          {value.substr(0, end), value.substr(end + 1)});
+    }
+    return true;
+  };
+  command
+      ->add_option("--items", set,
+                   "a catalogue of items that requests name: JSON lines, each "
+                   "an item, a list of token ids or a text")
+      ->type_name("NAME=FILE")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->group("Model");
+}
+
 void AddRuntimeOptions(CLI::App* command, RuntimeOptions* options) {
   AddGeneratorOptions(command, options);
   AddDraftModelOption(command, options);
+  AddItemsOption(command, options);
   AddTemplateOptions(command, options);
 }
 

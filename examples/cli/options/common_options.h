@@ -29,6 +29,8 @@ void AddSplitOption(CLI::App* command, RuntimeOptions* options);
 void AddGeneratorOptions(CLI::App* command, RuntimeOptions* options);
 
 // --draft-model, of commands that generate.
+// --items NAME=FILE, once for each catalogue.
+void AddItemsOption(CLI::App* command, RuntimeOptions* options);
 void AddDraftModelOption(CLI::App* command, RuntimeOptions* options);
 
 // Adds both, and the options of the prompt template.

@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "beam/strategy/selection_options.h"
 #include "beam/strategy/stopping_criteria.h"
+#include "espalier/load_catalogues.h"
 #include "espalier/model_defaults.h"
 #include "examples/cli/options/option_names.h"
 #include "examples/cli/output/loading_progress.h"
@@ -163,6 +164,11 @@ absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Load(
         std::make_shared<TraceRecorder>(options.trace, runtime->tokenizer_);
     engine.scheduler.trace = runtime->trace_;
   }
+  const absl::StatusOr<std::shared_ptr<ItemCatalogues>> items =
+      LoadCatalogues(options.generator.items, runtime->tokenizer_.get(),
+                     runtime->backend_->steps()->description().vocab_size);
+  if (!items.ok()) return InFlags(items.status());
+  engine.items = *items;
   ASSIGN_OR_RETURN(runtime->engine_,
                    Engine::Create(runtime->context_.get_executor(),
                                   runtime->backend_->steps(), engine));

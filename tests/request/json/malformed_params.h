@@ -199,15 +199,13 @@ inline std::vector<MalformedRequest> MalformedParams() {
       params(
           R"({"constraint": "a"})",
           "constraint must be an object with regex, a string, choice, a list "
-          "of strings, json_schema, a schema, grammar, a string, or "
-          "tool_calls, "
-          "an object, got \"a\""),
+          "of strings, json_schema, a schema, grammar, a string, tool_calls, "
+          "an object, or items, the name of a catalogue, got \"a\""),
       params(
           R"({"constraint": {}})",
           "constraint must be an object with regex, a string, choice, a list "
-          "of strings, json_schema, a schema, grammar, a string, or "
-          "tool_calls, "
-          "an object, got {}"),
+          "of strings, json_schema, a schema, grammar, a string, tool_calls, "
+          "an object, or items, the name of a catalogue, got {}"),
       params(R"({"constraint": {"json_schema": "{}"}})",
              "constraint.json_schema must be an object or a boolean, got "
              "\"{}\""),
@@ -227,6 +225,26 @@ inline std::vector<MalformedRequest> MalformedParams() {
              "constraint.choice[1] must be a string, got 7"),
       params(R"({"constraint": {"regex": "a", "choice": ["a"]}})",
              "constraint must have one kind of language, got regex and choice"),
+      params(R"({"constraint": {"items": ["songs"]}})",
+             "constraint.items must be a string, got [\"songs\"]"),
+      params(R"({"constraint": {"items": "songs", "regex": "a"}})",
+             "constraint must have one kind of language, got items and regex"),
+      params(R"({"constraint": {"items": "songs", "whitespace": "none"}})",
+             "constraint.whitespace must be unset without a schema, got items"),
+      params(R"({"constraint": {"regex": "a", "exclude": [[7]]}})",
+             "constraint.exclude must be unset without items, got regex"),
+      params(R"({"constraint": {"exclude_prefixes": [[7]], "choice": ["a"]}})",
+             "constraint.exclude_prefixes must be unset without items, got "
+             "choice"),
+      params(R"({"constraint": {"items": "songs", "exclude": "Hello"}})",
+             "constraint.exclude must be a list, got \"Hello\""),
+      params(R"({"constraint": {"items": "songs", "exclude": [[7], 8]}})",
+             "constraint.exclude[1] must be a list of token ids or a text, got "
+             "8"),
+      params(R"({"constraint": {"items": "songs", "exclude": [[7, "a"]]}})",
+             "constraint.exclude[0][1] must be an integer, got \"a\""),
+      params(R"({"constraint": {"items": "songs", "exclude_prefixes": ["a"]}})",
+             "constraint.exclude_prefixes[0] must be a list, got \"a\""),
       params(R"({"constraint": {"regexp": "a"}})",
              "constraint must have no field \"regexp\"; did you mean regex?"),
       params(R"({"allowed_sequences": [7]})",
@@ -527,6 +545,15 @@ inline std::vector<MalformedRequest> MalformedParams() {
              "stop must be empty with allowed_sequences, got 1 string"),
       params(R"({"start_after": ["a"]})",
              "start_after must be a string, got [\"a\"]"),
+      params(
+          R"({"constraint": {"items": "songs", "exclude": [[7], [8, 6000]]}})",
+          "constraint.exclude[1][1] must be a token id in [0, 6000), got "
+          "6000"),
+      params(R"({"constraint": {"items": "songs", "exclude_prefixes": [[]]}})",
+             "constraint.exclude_prefixes[0] must not be empty, got []"),
+      params(R"({"constraint": {"items": "songs"}, "start_after": "</think>"})",
+             "start_after must be unset with constraint.items, got "
+             "\"</think>\""),
       params(R"({"constraint": {"regex": "a"}, "allowed_sequences": [[7]]})",
              "allowed_sequences must be unset with constraint, got 1 sequence"),
       params(R"({"constraint": {"regex": "a"}, "allowed_token_ids": [7]})",

@@ -1,0 +1,124 @@
+#include "beam/constrain_to_items.h"
+
+#include <algorithm>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "base/field_error.h"
+#include "base/json.h"
+#include "base/status.h"
+#include "base/wording.h"
+#include "beam/strategy/selection_options.h"
+
+namespace espalier {
+namespace {
+
+absl::Status NoCatalogue(const ItemCatalogues& catalogues,
+                         const std::string& name) {
+  const std::vector<std::string> names = catalogues.Names();
+  std::string list;
+  for (const std::string& known : names) {
+    list += Concat(list.empty() ? "" : ", ", ShownInQuotes(known));
+  }
+  return InvalidField("`constraint.items` must name a catalogue, of which ",
+                      names.empty() ? "there is none" : "there are ", list,
+                      Got(ShownInQuotes(name)));
+}
+
+// Ids of an item before its last one end no sequence.
+absl::Status CheckEndIds(const ItemCatalogue& items,
+                         std::span<const TokenId> end_ids,
+                         const std::string& name) {
+  for (const TokenId id : end_ids) {
+    if (!items.has_before_last(id)) continue;
+    return InvalidField(
+        "`constraint.items`: an item of ", ShownInQuotes(name),
+        " must not have an id that ends the output before its last token",
+        Got(id));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<TokenLists> ExcludedItems(
+    const std::vector<TextOrTokens>& excluded, const Tokenizer* tokenizer) {
+  TokenLists lists;
+  for (size_t i = 0; i < excluded.size(); ++i) {
+    std::vector<TokenId> of_text;
+    const auto* tokens = std::get_if<std::vector<TokenId>>(&excluded[i]);
+    if (tokens == nullptr) {
+      const std::string& text = std::get<std::string>(excluded[i]);
+      const std::string field = Concat("constraint.exclude[", i, "]");
+      if (tokenizer == nullptr) {
+        return InvalidField(FieldName{field},
+                            " must be a list of ids without a tokenizer",
+                            Got(ShownInQuotes(text)));
+      }
+      absl::StatusOr<std::vector<TokenId>> encoded =
+          tokenizer->EncodeOutput(text);
+      if (!encoded.ok()) {
+        return InvalidField(FieldName{field}, ": ", Message(encoded.status()));
+      }
+      of_text = *std::move(encoded);
+      tokens = &of_text;
+    }
+    lists.tokens.insert(lists.tokens.end(), tokens->begin(), tokens->end());
+    lists.EndList();
+  }
+  return lists;
+}
+
+// Items that are too long for max_new_tokens are left out, but one must fit.
+absl::Status CheckRoom(const ItemConstraint& constraint,
+                       const GenerationParams& params) {
+  const int32_t needed = constraint.MinRoom();
+  if (needed < 0 && params.min_new_tokens > constraint.items().max_length()) {
+    return InvalidField("`min_new_tokens` must be at most ",
+                        constraint.items().max_length(),
+                        ", the tokens of the longest item of `constraint`",
+                        Got(params.min_new_tokens));
+  }
+  if (needed < 0) {
+    return InvalidField("`constraint.exclude` must leave an item of ",
+                        ShownInQuotes(*params.constraint->items));
+  }
+  if (params.max_new_tokens.value_or(needed) >= needed) return absl::OkStatus();
+  return InvalidField("`max_new_tokens` must be at least ", needed,
+                      ", which an item of `constraint` needs",
+                      Got(*params.max_new_tokens));
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<const ItemConstraint>> ConstrainToItems(
+    const ItemCatalogues& catalogues, const Tokenizer* tokenizer,
+    const Request& request) {
+  const GenerationParams& params = request.params;
+  if (!params.constraint || !params.constraint->items) return nullptr;
+  const std::string& name = *params.constraint->items;
+  std::shared_ptr<const ItemCatalogue> items = catalogues.Find(name);
+  if (items == nullptr) return NoCatalogue(catalogues, name);
+  const SharedList<TokenId> end_ids = FinishingTokenIds(params);
+  RETURN_IF_ERROR(CheckEndIds(*items, end_ids.items(), name));
+  ItemOptions options = {
+      .end_ids = end_ids.items(),
+      .min_length = static_cast<int32_t>(std::min<int64_t>(
+          params.min_new_tokens, std::numeric_limits<int32_t>::max()))};
+  ASSIGN_OR_RETURN(options.excluded,
+                   ExcludedItems(params.constraint->exclude, tokenizer));
+  for (const std::vector<int64_t>& prefix :
+       params.constraint->exclude_prefixes) {
+    TokenLists& lists = options.excluded_prefixes;
+    lists.tokens.insert(lists.tokens.end(), prefix.begin(), prefix.end());
+    lists.EndList();
+  }
+  auto constraint = std::make_shared<const ItemConstraint>(std::move(items),
+                                                           std::move(options));
+  RETURN_IF_ERROR(CheckRoom(*constraint, params));
+  return constraint;
+}
+
+}  // namespace espalier

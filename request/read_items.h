@@ -1,0 +1,49 @@
+// Catalogues of items from JSON lines: one item a line, a list of token ids or
+// a text. A text has the tokens with which the model writes it
+// (Tokenizer::EncodeOutput). Blank lines are skipped.
+//
+//   [17, 4095, 8191, 3]
+//   "The Tempest"
+//
+// Thread safety: functions without state.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/ids.h"
+#include "constrain/item_catalogue.h"
+#include "text/tokenizer/tokenizer.h"
+
+namespace espalier {
+
+// Tokens of an item at most: a search of its end reads level by level.
+inline constexpr int64_t kMaxItemTokens = 1024;
+
+// Checks the name of a catalogue: 1 to 64 letters, digits, "." , "_" and "-".
+// Errors: kInvalidArgument with the name.
+absl::Status CheckCatalogueName(std::string_view name);
+
+// Returns the tokens of a line.
+// Errors: as ReadItems, without the line's number.
+absl::StatusOr<std::vector<TokenId>> ReadItem(std::string_view line,
+                                              const Tokenizer* tokenizer,
+                                              int vocab_size);
+
+// Returns the catalogue of `lines`.
+//   tokenizer  null: texts are refused
+// Errors: kInvalidArgument naming the line, by its number from 1, and what is
+// wrong with it; or if there is no item, or too many.
+absl::StatusOr<std::shared_ptr<const ItemCatalogue>> ReadItems(
+    std::string_view lines, const Tokenizer* tokenizer, int vocab_size);
+
+// Returns the catalogue of a file.
+// Errors: as ReadItems and MappedFile::Open, naming the file.
+absl::StatusOr<std::shared_ptr<const ItemCatalogue>> LoadItems(
+    const std::string& path, const Tokenizer* tokenizer, int vocab_size);
+
+}  // namespace espalier

@@ -1,0 +1,126 @@
+// Catalogues of items on the command line: --items of generate, batch, serve
+// and constrain.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "tests/cli/program.h"
+#include "tests/scratch_directory.h"
+#include "tests/source_tree.h"
+
+namespace espalier::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+class ItemsTest : public ::testing::Test {
+ protected:
+  ProgramRun Run(std::vector<std::string> args, const std::string& input = "") {
+    args.insert(args.begin() + 1, {"-m", SourcePath("models/en-fr")});
+    return RunEspalier(args, input);
+  }
+
+  const ScratchDirectory scratch_;
+  const std::string cities_ = scratch_.Write(
+      "cities.jsonl", "\"Paris\"\n\"Lyon\"\n[337, 2707]\n\"La gare\"\n");
+};
+
+TEST_F(ItemsTest, TheOnlyCatalogueIsThatOfAllTexts) {
+  const ProgramRun run =
+      Run({"generate", "--items", "cities=" + cities_, "--num-beams", "6", "-n",
+           "6", "--early-stopping", "never", "Where is the station?"});
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("Paris"));
+  EXPECT_THAT(run.out, HasSubstr("Lyon"));
+  EXPECT_THAT(run.out, HasSubstr("La gare"));
+  EXPECT_EQ(std::ranges::count(run.out, '\n'), 5) << run.out;
+}
+
+TEST_F(ItemsTest, ARequestMayNameOneAndExcludeItems) {
+  const ProgramRun run = Run(
+      {"batch", "--items", "cities=" + cities_, "--items", "more=" + cities_},
+      R"({"prompt": "Where is the station?", "params": {"num_beams": 6, )"
+      R"("n": 6, "early_stopping": "never", "constraint": {"items": "more", )"
+      R"("exclude": ["Paris", [337, 2707]]}}})"
+      "\n");
+  ASSERT_EQ(run.exit_code, 0) << run.out << run.err;
+  EXPECT_THAT(run.out, Not(HasSubstr("Paris")));
+  EXPECT_THAT(run.out, HasSubstr("Lyon"));
+  const json::value line = ParseLines(run.out).at(0);
+  EXPECT_EQ(line.at("hypotheses").as_array().size(), 2);
+}
+
+TEST_F(ItemsTest, OtherFieldsThatRestrictReplaceTheOnlyCatalogue) {
+  const ProgramRun run =
+      Run({"generate", "--items", "cities=" + cities_, "--choice", "Marseille",
+           "Where is the station?"});
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("Marseille"));
+}
+
+TEST_F(ItemsTest, ErrorsNameTheOptionTheFileAndTheLine) {
+  const auto error = [&](std::vector<std::string> args) {
+    args.insert(args.begin(), "generate");
+    args.push_back("Hello");
+    const ProgramRun run = Run(args);
+    EXPECT_EQ(run.exit_code, 2) << run.out;
+    return run.err;
+  };
+  EXPECT_THAT(error({"--items", cities_}),
+              HasSubstr("--items must be NAME=FILE, got \""));
+  EXPECT_THAT(error({"--items", "a b=" + cities_}),
+              HasSubstr("--items: the name of a catalogue must be 1 to 64 "
+                        "letters, digits"));
+  EXPECT_THAT(error({"--items", "a=" + cities_, "--items", "a=" + cities_}),
+              HasSubstr("--items must have each name once, got \"a\" twice"));
+  EXPECT_THAT(
+      error({"--items", "a=" + scratch_.path("none.jsonl")}),
+      HasSubstr("--items: no such file: " + scratch_.path("none.jsonl")));
+  const std::string bad = scratch_.Write("bad.jsonl", "[7]\n[7, 6000]\n");
+  EXPECT_THAT(error({"--items", "a=" + bad}),
+              HasSubstr("--items: " + bad +
+                        ": line 2: item[1] must be a token id in [0, 6000), "
+                        "got 6000"));
+  EXPECT_THAT(error({"--items", "a=" + cities_, "--items", "b=" + cities_,
+                     "--constraint", R"({"items": "c"})"}),
+              HasSubstr("items must name a catalogue, of which there are "
+                        "\"a\", \"b\", got \"c\""));
+  EXPECT_THAT(error({"--items", "a=" + cities_, "--start-after", "x"}),
+              HasSubstr("--start-after must be unset with "));
+}
+
+TEST_F(ItemsTest, ConstrainSaysWhichItemsThereAre) {
+  const std::string songs =
+      scratch_.Write("songs.jsonl", "[7, 8]\n[7, 9, 10]\n[11]\n");
+  const ProgramRun run =
+      RunEspalier({"constrain", "--items", songs, "[7, 8]", "[7]", "[7, 10]"});
+  EXPECT_EQ(run.exit_code, 1) << run.err;
+  EXPECT_THAT(run.out, StartsWith("items     3 items, the longest of 3 tokens; "
+                                  "6 nodes, "));
+  EXPECT_THAT(run.out, HasSubstr("yes       [7, 8]\n"));
+  EXPECT_THAT(run.out, HasSubstr("no        [7]: begins one, and is none\n"));
+  EXPECT_THAT(run.out,
+              HasSubstr("no        [7, 10]: leaves them at token 1, 10\n"));
+  const ProgramRun in_json = RunEspalier(
+      {"constrain", "--items", songs, "--json", "--samples", "9", "[11]"});
+  EXPECT_EQ(in_json.exit_code, 0) << in_json.err;
+  const auto lines = ParseLines(in_json.out);
+  EXPECT_EQ(lines.at(0).at("items").at("num_items"), 3);
+  EXPECT_EQ(lines.at(0).at("items").at("samples").as_array().size(), 9);
+  EXPECT_EQ(lines.at(1).at("is_item"), true);
+  const ProgramRun texts =
+      Run({"constrain", "--items", cities_, "Paris", "Nice"});
+  EXPECT_EQ(texts.exit_code, 1) << texts.err;
+  EXPECT_THAT(texts.out, HasSubstr("\"Paris\"\n"));
+  EXPECT_THAT(RunEspalier({"constrain", "--items", cities_}).err,
+              HasSubstr("line 1: a text needs a tokenizer"));
+}
+
+}  // namespace
+}  // namespace espalier::testing

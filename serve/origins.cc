@@ -94,7 +94,7 @@ bool AllowedOrigins::IsPreflight(const http::Request& request) const {
 http::Response AllowedOrigins::AnswerPreflight(
     const http::Request& request, std::vector<http::Header> headers) {
   headers.push_back(
-      {"Access-Control-Allow-Methods", "GET, HEAD, POST, DELETE"});
+      {"Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, DELETE"});
   // "*" would leave out Authorization.
   const std::string_view wanted =
       request.Find("access-control-request-headers");

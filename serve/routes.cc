@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/spelling.h"
 #include "base/status.h"
+#include "serve/item_answers.h"
 #include "serve/job_answers.h"
 #include "serve/route_answers.h"
 
@@ -80,6 +81,11 @@ std::span<const Route> Routes() {
       {"GET", "/tokenizer_info", &routes::TokenizerInfo, Needs::kModel},
       {"POST", "/reset_prefix_cache", &routes::ResetPrefixCache, Needs::kModel,
        Takes::kNothing, /*is_control=*/true},
+      {"PUT", "/v1/items/{id}", &routes::PutItems, Needs::kModel, Takes::kLines,
+       /*is_control=*/true},
+      {"DELETE", "/v1/items/{id}", &routes::RemoveItems, Needs::kModel,
+       Takes::kNothing, /*is_control=*/true},
+      {"GET", "/v1/items", &routes::ListItems, Needs::kModel},
       {"POST", "/abort_requests", &routes::AbortRequests, Needs::kModel},
       {"POST", "/v1/completions/render", &routes::RenderCompletions,
        Needs::kModel},

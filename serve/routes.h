@@ -24,8 +24,8 @@ struct Route {
     kModel,       // once there is a model
     kGeneration,  // from then on until the server drains
   };
-  // The body of a POST.
-  enum class Takes { kJson, kForm, kNothing };
+  // The body of a POST or PUT.
+  enum class Takes { kJson, kForm, kLines, kNothing };
 
   std::string_view method;
   std::string_view path;  // {id} stands for any segment

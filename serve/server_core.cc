@@ -83,6 +83,7 @@ absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Listen(
   auto core = std::make_unique<ServerCore>(options, std::move(defaults));
   if (options.traces != nullptr) RETURN_IF_ERROR(core->state_.drawing.Start());
   RETURN_IF_ERROR(core->state_.tokenizing.Start());
+  RETURN_IF_ERROR(core->state_.building.Start());
   if (!options.jobs.folder.empty()) {
     JobOptions jobs = options.jobs;
     jobs.batches.limits.max_line_bytes = options.http.max_body_bytes;
@@ -210,6 +211,7 @@ void ServerCore::Stop() {
   // Calls that wait for these threads get an answer, too.
   state_.drawing.Stop();
   state_.tokenizing.Stop();
+  state_.building.Stop();
   state_.calls.Stop();
   http_->Stop();
 }
@@ -241,6 +243,10 @@ std::optional<int64_t> ServerCore::StreamedBodyLimit(
   std::string id;
   std::string allowed;
   const Route* const route = FindRoute(head, &id, &allowed);
+  // HeldMemory bounds it.
+  if (route != nullptr && route->takes == Route::Takes::kLines) {
+    return std::numeric_limits<int64_t>::max();
+  }
   if (route == nullptr || route->takes != Route::Takes::kForm)
     return std::nullopt;
   // The head is refused, and says why.

@@ -39,7 +39,8 @@ struct ServerOptions {
 
   ApiKeys api_keys = {};  // empty: no key is needed
   bool insecure = false;  // allows other machines to connect without a key
-  // True: clients may call /reset_prefix_cache, which affects all of them.
+  // True: clients may call /reset_prefix_cache, and replace and remove
+  // catalogues of items, which affects all of them.
   bool allow_control = false;
   // Further origins of web pages that may call the server.
   AllowedOrigins allowed_origins = {};

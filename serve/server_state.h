@@ -47,6 +47,7 @@ struct ServerState {
   // Long calls and answers; as many may wait as requests of the engine do.
   WorkerThread calls{"read a long call, or write a long answer",
                      /*max_waiting=*/1024};
+  WorkerThread building{"build a catalogue of items"};
   // Constraints, which may take two seconds each.
   CompileQueue compiling{{.compile =
                               [this](ConstraintLanguage* language) {

@@ -82,7 +82,8 @@ void AddAccessOptions(CLI::App* command, ServeOptions* options) {
           &options->server.insecure)
       ->group(kGroup);
   AddFlag(command, "--allow-control",
-          "POST /reset_prefix_cache, which changes the server for all clients",
+          "POST /reset_prefix_cache, and PUT and DELETE /v1/items/{name}, which "
+          "change the server for all clients",
           &options->server.allow_control)
       ->group(kGroup);
   command

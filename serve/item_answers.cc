@@ -1,0 +1,144 @@
+#include "serve/item_answers.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "base/json.h"
+#include "base/shown_bytes.h"
+#include "base/status.h"
+#include "batcher/engine.h"
+#include "constrain/item_catalogues.h"
+#include "espalier/generator.h"
+#include "request/read_items.h"
+
+namespace espalier::serve::routes {
+namespace {
+
+// Catalogues at most. Their memory is bounded by those of their bodies.
+constexpr size_t kMaxCatalogues = 64;
+// While a catalogue is built, for each byte of its lines: the byte, tokens, the
+// keys that they are sorted by, and the catalogue.
+constexpr int64_t kHeldPerByte = 6;
+
+// The lines of a catalogue, with what they hold of the server's memory.
+struct Lines {
+  std::string text;
+  std::vector<HeldMemory::Share> shares;
+};
+
+// Errors: as HeldMemory::Take.
+boost::asio::awaitable<absl::StatusOr<std::shared_ptr<Lines>>> ReadLines(
+    ServerState& server, http::Exchange& exchange) {
+  constexpr int64_t kStep = 1 << 20;
+  auto lines = std::make_shared<Lines>();
+  // At once where it is known, so that one that is too large is told so.
+  int64_t num_known = 0;
+  if (!absl::SimpleAtoi(ToAbsl(exchange.request().Find("content-length")),
+                        &num_known)) {
+    num_known = 0;
+  }
+  int64_t num_taken = 0;
+  const auto take = [&](int64_t num_bytes) {
+    absl::StatusOr<HeldMemory::Share> share = server.memory.Take(
+        num_bytes <= INT64_MAX / kHeldPerByte ? kHeldPerByte * num_bytes
+                                              : INT64_MAX);
+    if (!share.ok()) return share.status();
+    lines->shares.push_back(*std::move(share));
+    num_taken += num_bytes;
+    return absl::OkStatus();
+  };
+  absl::Status taken = take(num_known);
+  while (taken.ok()) {
+    const std::string piece = co_await exchange.ReadBody();
+    if (piece.empty()) co_return lines;
+    const int64_t num_bytes = std::ssize(lines->text) + std::ssize(piece);
+    if (num_bytes > num_taken) {
+      taken = take(std::max(kStep, num_bytes - num_taken));
+    }
+    if (taken.ok()) lines->text += piece;
+  }
+  co_return taken;
+}
+
+json::object Describe(const std::string& name,
+                      const ItemCatalogues::Version& version) {
+  const ItemCatalogue& items = *version.items;
+  return {{"id", name},
+          {"object", "items"},
+          {"version", version.number},
+          {"num_items", items.num_items()},
+          {"max_length", items.max_length()},
+          {"num_bytes", items.num_bytes()}};
+}
+
+std::string ListOf(const ItemCatalogues& catalogues) {
+  json::array list;
+  for (const auto& [name, version] : catalogues.All()) {
+    list.push_back(Describe(name, version));
+  }
+  return WriteJson(json::object{{"object", "list"}, {"data", std::move(list)}});
+}
+
+std::string Removed(const std::string& name) {
+  return WriteJson(
+      json::object{{"id", name}, {"object", "items"}, {"deleted", true}});
+}
+
+openai::Error NoCatalogue(const std::string& name) {
+  return openai::MakeHttpError(
+      404, Concat("there is no catalogue ", BytesInQuotes(name)));
+}
+
+}  // namespace
+
+RouteWork PutItems(ServerState& server, RouteCall& call) {
+  ItemCatalogues& catalogues = server.model.load()->generator.items();
+  const std::string name = call.id;
+  absl::Status refusal = CheckCatalogueName(name);
+  if (refusal.ok() && catalogues.Find(name) == nullptr &&
+      catalogues.Names().size() >= kMaxCatalogues) {
+    refusal = InvalidArgument("there may be ", kMaxCatalogues,
+                              " catalogues, and there are: delete one");
+  }
+  if (!refusal.ok()) {
+    co_await Refuse(call, openai::ErrorOf(refusal));
+    co_return;
+  }
+  absl::StatusOr<std::shared_ptr<Lines>> lines =
+      co_await ReadLines(server, call.exchange);
+  if (!lines.ok()) {
+    co_await Refuse(call, openai::ErrorOf(lines.status()));
+    co_return;
+  }
+  const WorkerThread::WorkFor<std::string> build =
+      [&server, &catalogues, name,
+       lines = *std::move(lines)]() -> absl::StatusOr<std::string> {
+    const Generator& generator = server.model.load()->generator;
+    ASSIGN_OR_RETURN(std::shared_ptr<const ItemCatalogue> items,
+                     ReadItems(lines->text, generator.tokenizer().get(),
+                               generator.description().vocab_size));
+    return WriteJson(Describe(name, catalogues.Put(name, std::move(items))));
+  };
+  absl::StatusOr<std::string> answer =
+      co_await server.building.Run<std::string>(build);
+  co_await RespondOr(call, std::move(answer));
+}
+
+RouteWork ListItems(ServerState& server, RouteCall& call) {
+  return RespondJson(call, ListOf(server.model.load()->generator.items()));
+}
+
+RouteWork RemoveItems(ServerState& server, RouteCall& call) {
+  if (!server.model.load()->generator.items().Remove(call.id)) {
+    co_await Refuse(call, NoCatalogue(call.id));
+    co_return;
+  }
+  co_await RespondJson(call, Removed(call.id));
+}
+
+}  // namespace espalier::serve::routes

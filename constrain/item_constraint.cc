@@ -97,11 +97,13 @@ bool ItemConstraint::Reaches(Range range, int32_t level, int32_t room) const {
   return false;
 }
 
-bool ItemConstraint::IsFree(Node node, int32_t level, int32_t room) const {
+bool ItemConstraint::FitsAll(int32_t level, int32_t room) const {
   return room >= items_->max_length() - level &&
-         options_.min_length <=
-             std::max(items_->min_leaf_length(), level + 1) &&
-         !std::ranges::binary_search(above_, node);
+         options_.min_length <= std::max(items_->min_leaf_length(), level + 1);
+}
+
+bool ItemConstraint::IsFree(Node node, int32_t level, int32_t room) const {
+  return FitsAll(level, room) && !std::ranges::binary_search(above_, node);
 }
 
 Constraint::State ItemConstraint::Advance(State state, TokenId token) const {
@@ -143,23 +145,61 @@ Constraint::Legal ItemConstraint::LegalTokens(State state, int32_t room) const {
   return {it->second.tokens, it->second.num_last};
 }
 
+std::vector<ItemCatalogue::Node> ItemConstraint::Touched(Range range) const {
+  std::vector<Node> touched(std::ranges::lower_bound(above_, range.begin),
+                            std::ranges::lower_bound(above_, range.end));
+  auto it =
+      std::ranges::upper_bound(excluded_, range.begin, {}, &Excluded::end);
+  for (; it != excluded_.end() && it->begin < range.end; ++it) {
+    const Node end = std::min(it->end, range.end);
+    for (Node node = std::max(it->begin, range.begin); node < end; ++node) {
+      touched.push_back(node);
+    }
+  }
+  std::ranges::sort(touched);
+  touched.erase(std::unique(touched.begin(), touched.end()), touched.end());
+  return touched;
+}
+
+int ItemConstraint::AppendLegal(Range children, int32_t level, int32_t room,
+                                std::vector<TokenId>* tokens) const {
+  int num_last = 0;
+  for (Node child = children.begin; child < children.end; ++child) {
+    if (!Reaches({child, child + 1}, level + 1, room - 1)) continue;
+    tokens->push_back(items_->token(child));
+    num_last += ends(child, room - 1) ? 1 : 0;
+  }
+  return num_last;
+}
+
+int ItemConstraint::AppendNotExcluded(Range children, int32_t level,
+                                      int32_t room,
+                                      std::vector<TokenId>* tokens) const {
+  int num_last = 0;
+  Node next = children.begin;
+  const auto append_to = [&](Node end) {
+    const Range free = {next, end};
+    const std::span<const TokenId> legal = items_->TokensOf(free);
+    tokens->insert(tokens->end(), legal.begin(), legal.end());
+    num_last += items_->NumLeaves(free);
+  };
+  for (const Node child : Touched(children)) {
+    append_to(child);
+    num_last += AppendLegal({child, child + 1}, level, room, tokens);
+    next = child + 1;
+  }
+  append_to(children.end);
+  return num_last;
+}
+
 ItemConstraint::List ItemConstraint::MakeList(Node node, int32_t level,
                                               int32_t room) const {
   List list;
   const Range children = items_->Children(node);
-  bool are_all = IsFree(node, level, room);
-  if (are_all) {
-    const std::span<const TokenId> next = items_->TokensOf(children);
-    list.kept.assign(next.begin(), next.end());
-    list.num_last = items_->NumLeaves(children);
-  } else {
-    for (Node child = children.begin; child < children.end; ++child) {
-      if (!Reaches({child, child + 1}, level + 1, room - 1)) continue;
-      list.kept.push_back(items_->token(child));
-      list.num_last += ends(child, room - 1) ? 1 : 0;
-    }
-    are_all = std::ssize(list.kept) == children.size();
-  }
+  list.num_last = FitsAll(level, room)
+                      ? AppendNotExcluded(children, level, room, &list.kept)
+                      : AppendLegal(children, level, room, &list.kept);
+  bool are_all = std::ssize(list.kept) == children.size();
   if (!children.empty() && TakesEndId(node, level) && !ends(node, room)) {
     for (const TokenId id : options_.end_ids) {
       const auto at = std::ranges::lower_bound(list.kept, id);

@@ -92,8 +92,10 @@ class ItemConstraint final : public Constraint {
   int64_t NumEnds(Range range, int32_t level) const;
   // True if one that may come ends in a range, or at most `room` levels below.
   bool Reaches(Range range, int32_t level, int32_t room) const;
-  // True if every item below a node that begins no other may come, and fits
-  // into the room.
+  // True if every item that begins no other, below a node of a level, fits into
+  // the room and is not too short.
+  bool FitsAll(int32_t level, int32_t room) const;
+  // FitsAll, and none below the node is excluded.
   bool IsFree(Node node, int32_t level, int32_t room) const;
   // True if an item that may come ends at a node.
   bool IsEnd(Node node, int32_t level) const {
@@ -103,6 +105,16 @@ class ItemConstraint final : public Constraint {
   bool TakesEndId(Node node, int32_t level) const {
     return has_end_ids() && IsEnd(node, level);
   }
+  // Returns the nodes of a range that are excluded, or above one that is,
+  // ascending.
+  std::vector<Node> Touched(Range range) const;
+  // Each appends the legal tokens that lead from a node of a level to these of
+  // its children, and returns the number of those after which nothing may
+  // follow. The second is for FitsAll, and looks at touched children alone.
+  int AppendLegal(Range children, int32_t level, int32_t room,
+                  std::vector<TokenId>* tokens) const;
+  int AppendNotExcluded(Range children, int32_t level, int32_t room,
+                        std::vector<TokenId>* tokens) const;
   List MakeList(Node node, int32_t level, int32_t room) const;
 
   const std::shared_ptr<const ItemCatalogue> items_;

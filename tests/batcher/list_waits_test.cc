@@ -89,7 +89,7 @@ class ListWaitsTest : public ::testing::Test {
     return model;
   }
 
-  // Of every kind, some of them constrained.
+  // Requests of every kind, some of them constrained.
   std::vector<Request> SomeRequests(uint32_t seed,
                                     const ModelDescription& model) {
     std::mt19937 random(seed);

@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "beam/strategy/selection_options.h"
 #include "constrain/choice_language.h"
+#include "constrain/contained_words.h"
 #include "constrain/gbnf_language.h"
 #include "constrain/json_schema.h"
 #include "constrain/pushdown_constraint.h"
@@ -31,11 +32,27 @@ namespace {
 // Bounds the time of a search in the list, some microseconds.
 constexpr int kMaxLanguages = 256;
 
+// True if there is nothing but must_contain.
+bool IsAnyText(const ConstraintParams& params) {
+  return !params.regex && !params.grammar && !params.tool_calls &&
+         !params.choice && !params.json_schema;
+}
+
 std::string_view KindOf(const ConstraintParams& params) {
   if (params.regex) return "constraint.regex";
   if (params.grammar) return "constraint.grammar";
   if (params.tool_calls) return "constraint.tool_calls";
+  if (IsAnyText(params)) return "constraint.must_contain";
   return params.choice ? "constraint.choice" : "constraint.json_schema";
+}
+
+// Returns texts one after the other, each with its size.
+std::string JoinSized(std::span<const std::string> texts) {
+  std::string joined;
+  for (const std::string& text : texts) {
+    joined += Concat(text.size(), ":", text);
+  }
+  return joined;
 }
 
 // Returns the contents of a language, each one once.
@@ -46,16 +63,17 @@ std::string ContentsOf(const ConstraintParams& params) {
     return Concat(params.has_spaces ? "j" : "J", *params.json_schema);
   }
   if (params.tool_calls) return Concat("t", *params.tool_calls);
-  std::string language = "c";
-  for (const std::string& text : *params.choice) {
-    language += Concat(text.size(), ":", text);
-  }
-  return language;
+  return params.choice ? Concat("c", JoinSized(params.choice->items())) : "";
 }
 
 std::string LanguageOf(const GenerationParams& params) {
   const std::string& start = params.start_after;
   std::string language = ContentsOf(*params.constraint);
+  const SharedList<std::string>& words = params.constraint->must_contain;
+  if (!words.empty()) {
+    language =
+        Concat("w", words.size(), ":", JoinSized(words.items()), language);
+  }
   if (start.empty()) return language;
   return Concat("a", start.size(), ":", start, language);
 }
@@ -111,8 +129,8 @@ bool OpensText(const Tokenizer& tokenizer, const ModelDescription& model,
   return TextBegin(tokenizer, model, request).drops_space();
 }
 
-absl::StatusOr<GrammarLanguage> CompileLanguage(const ConstraintParams& params,
-                                                const Tokenizer& tokenizer) {
+absl::StatusOr<GrammarLanguage> CompileKind(const ConstraintParams& params,
+                                            const Tokenizer& tokenizer) {
   if (params.grammar) return CompileGbnf(*params.grammar);
   if (params.tool_calls) {
     const auto ignore = [](int, std::string_view, const JsonText&) {};
@@ -126,6 +144,32 @@ absl::StatusOr<GrammarLanguage> CompileLanguage(const ConstraintParams& params,
   if (params.choice) return CompileChoice(params.choice->items());
   return CompileJsonSchemaWithCalls(*params.json_schema,
                                     {.has_spaces = params.has_spaces});
+}
+
+absl::StatusOr<GrammarLanguage> CompileLanguage(const ConstraintParams& params,
+                                                const Tokenizer& tokenizer) {
+  std::optional<GrammarLanguage> kind;
+  if (!IsAnyText(params)) {
+    ASSIGN_OR_RETURN(kind, CompileKind(params, tokenizer));
+  }
+  const SharedList<std::string>& words = params.must_contain;
+  if (words.empty()) return *std::move(kind);
+  constexpr std::string_view kWords = "constraint.must_contain";
+  std::optional<ByteAutomaton> texts;
+  if (kind.has_value()) {
+    auto* const automaton = std::get_if<ByteAutomaton>(&*kind);
+    if (automaton == nullptr) {
+      return InvalidField(FieldName{kWords}, " must be empty with ",
+                          KindOf(params), " that recurs",
+                          Got(Pluralize(words.size(), "string")));
+    }
+    texts = std::move(*automaton);
+  }
+  CompileBudget budget;
+  absl::StatusOr<ByteAutomaton> containing =
+      ContainWords(texts, words.items(), &budget);
+  if (containing.ok()) return containing;
+  return InvalidField(FieldName{kWords}, ": ", Message(containing.status()));
 }
 
 absl::StatusOr<std::shared_ptr<const LanguageConstraint>> Constrain(

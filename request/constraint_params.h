@@ -12,7 +12,10 @@
 
 namespace espalier {
 
-// Exactly one of the languages is set.
+// Most strings of must_contain: a state of a text tells which it has contained.
+inline constexpr int kMaxContainedWords = 8;
+
+// Exactly one of the languages is set; or none, if there is must_contain.
 struct ConstraintParams {
   std::optional<std::string> regex = {};               // it matches as a whole
   std::optional<SharedList<std::string>> choice = {};  // it is one of these
@@ -32,6 +35,8 @@ struct ConstraintParams {
   std::optional<std::string> items = {};
   SharedList<TextOrTokens> exclude = {};
   SharedList<std::vector<int64_t>> exclude_prefixes = {};
+  // The text contains each of these. Not with tool_calls or items.
+  SharedList<std::string> must_contain = {};
   // With a schema: one space may follow each "," and ":".
   bool has_spaces = true;
 

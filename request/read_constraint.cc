@@ -19,14 +19,15 @@ namespace {
 
 constexpr std::string_view kWanted =
     "an object with regex, a string, choice, a list of strings, json_schema, a "
-    "schema, grammar, a string, tool_calls, an object, or items, the name of a "
-    "catalogue";
+    "schema, grammar, a string, tool_calls, an object, items, the name of a "
+    "catalogue, or must_contain, a list of strings";
 constexpr std::string_view kWhitespace = "whitespace";
 constexpr std::string_view kExclude = "exclude";
 constexpr std::string_view kExcludePrefixes = "exclude_prefixes";
-constexpr std::array<std::string_view, 9> kParts = {
-    "regex", "choice",    "json_schema", "grammar",       "tool_calls",
-    "items", kWhitespace, kExclude,      kExcludePrefixes};
+constexpr std::string_view kMustContain = "must_contain";
+constexpr std::array<std::string_view, 10> kParts = {
+    "regex", "choice",    "json_schema", "grammar",        "tool_calls",
+    "items", kWhitespace, kExclude,      kExcludePrefixes, kMustContain};
 
 absl::Status ReadSchema(std::string_view name, const JsonText& json,
                         std::optional<std::string>* out) {
@@ -95,6 +96,10 @@ absl::StatusOr<bool> SetOption(std::string_view field, std::string_view key,
     RETURN_IF_ERROR(ReadWhitespace(name, json, &params->has_spaces));
     return true;
   }
+  if (key == kMustContain) {
+    RETURN_IF_ERROR(Read(name, json, &params->must_contain));
+    return true;
+  }
   if (key == kExclude) {
     RETURN_IF_ERROR(ReadExclude(name, json, &params->exclude));
     return true;
@@ -146,8 +151,11 @@ absl::Status ReadConstraint(std::string_view field, const JsonText& json,
     }
     first = key;
   }
-  if (first.empty()) return WrongType(field, kWanted, json.text);
+  if (first.empty() && params.must_contain.empty()) {
+    return WrongType(field, kWanted, json.text);
+  }
   for (const std::string& option : options) {
+    if (option == kMustContain) continue;
     const bool is_of_schema = option == kWhitespace;
     if (is_of_schema ? params.json_schema.has_value()
                      : params.items.has_value()) {
@@ -155,7 +163,8 @@ absl::Status ReadConstraint(std::string_view field, const JsonText& json,
     }
     return InvalidField(FieldName{NameOfPart(field, option)},
                         " must be unset without ",
-                        is_of_schema ? "a schema" : "items", Got(first));
+                        is_of_schema ? "a schema" : "items",
+                        Got(first.empty() ? kMustContain : first));
   }
   *out = std::move(params);
   return absl::OkStatus();

@@ -9,6 +9,8 @@
 //   {"items": "songs", "exclude": [[7, 8], "Yesterday"],
 //    "exclude_prefixes": [[9]]}
 //
+// or with {"must_contain": ["Paris", "2026"]}, which may also be alone.
+//
 // Thread safety: functions without state.
 #pragma once
 

@@ -271,15 +271,41 @@ absl::Status ValidateItems(const ModelDescription& model,
 // The language itself is checked where it is compiled
 // (beam/constraint_cache.h), and a catalogue where it is found
 // (beam/constrain_to_items.h).
+absl::Status CheckContained(const ConstraintParams& constraint) {
+  constexpr std::string_view kWords = "constraint.must_contain";
+  const SharedList<std::string>& words = constraint.must_contain;
+  if (std::ssize(words) > kMaxContainedWords) {
+    return InvalidField(FieldName{kWords}, " must have at most ",
+                        kMaxContainedWords, " strings", Got(words.size()));
+  }
+  for (int64_t i = 0; i < std::ssize(words); ++i) {
+    const std::string name = Concat(kWords, "[", i, "]");
+    if (words[i].empty()) {
+      return InvalidField(FieldName{name}, " must not be empty", Got("\"\""));
+    }
+    if (!IsUtf8(words[i])) {
+      return InvalidField(FieldName{name}, " must be UTF-8");
+    }
+  }
+  if (!constraint.tool_calls && !constraint.items) return absl::OkStatus();
+  return InvalidField(FieldName{kWords}, " must be empty with ",
+                      constraint.items ? "items" : "tool_calls",
+                      Got(Pluralize(words.size(), "string")));
+}
+
 absl::Status ValidateConstraint(const ModelDescription& model,
                                 const GenerationParams& params) {
   const ConstraintParams& constraint = *params.constraint;
-  const int num_kinds = int{constraint.regex.has_value()} +
-                        int{constraint.choice.has_value()} +
-                        int{constraint.json_schema.has_value()} +
-                        int{constraint.grammar.has_value()} +
-                        int{constraint.tool_calls.has_value()} +
-                        int{constraint.items.has_value()};
+  int num_kinds = int{constraint.regex.has_value()} +
+                  int{constraint.choice.has_value()} +
+                  int{constraint.json_schema.has_value()} +
+                  int{constraint.grammar.has_value()} +
+                  int{constraint.tool_calls.has_value()} +
+                  int{constraint.items.has_value()};
+  if (!constraint.must_contain.empty()) {
+    RETURN_IF_ERROR(CheckContained(constraint));
+    if (num_kinds == 0) num_kinds = 1;  // any text that contains them
+  }
   if (num_kinds != 1) {
     return InvalidField("`constraint` must have one kind of language",
                         Got(num_kinds == 0 ? "none" : Concat(num_kinds)));

@@ -98,7 +98,7 @@ json::value DescribedSchema(const std::string& schema) {
 }
 
 // A language as the request has it, but only the first of many choices.
-json::value Described(const ConstraintParams& constraint) {
+json::object DescribedKind(const ConstraintParams& constraint) {
   constexpr size_t kMostChoices = 64;
   if (constraint.regex) return {{"regex", *constraint.regex}};
   if (constraint.grammar) return {{"grammar", *constraint.grammar}};
@@ -111,14 +111,23 @@ json::value Described(const ConstraintParams& constraint) {
   if (constraint.tool_calls) {
     return {{"tool_calls", DescribedSchema(*constraint.tool_calls)}};
   }
+  if (constraint.items) return {{"items", *constraint.items}};
+  if (!constraint.choice) return {};
   json::array choices;
-  if (constraint.choice) {
-    for (const std::string& text : *constraint.choice) {
-      if (choices.size() == kMostChoices) break;
-      choices.emplace_back(text);
-    }
+  for (const std::string& text : *constraint.choice) {
+    if (choices.size() == kMostChoices) break;
+    choices.emplace_back(text);
   }
   return {{"choice", std::move(choices)}};
+}
+
+json::value Described(const ConstraintParams& constraint) {
+  json::object described = DescribedKind(constraint);
+  const auto& words = constraint.must_contain;
+  if (!words.empty()) {
+    described["must_contain"] = json::array(words.begin(), words.end());
+  }
+  return described;
 }
 
 }  // namespace

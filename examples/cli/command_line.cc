@@ -145,8 +145,8 @@ bool IsSet(const CLI::Option* flag) {
          ReadTrueOrFalse(flag->results().front()).value_or(true);
 }
 
-// --regex, --choice, --json-schema and --grammar, which are short for
-// --constraint.
+// --regex, --choice, --must-contain, --json-schema and --grammar, which are
+// short for --constraint.
 void AddConstraintOptions(CLI::App* command, const ParamField& field,
                           ParamTexts* texts) {
   const auto add = [&](const std::string& flag, const std::string& value,
@@ -174,6 +174,13 @@ void AddConstraintOptions(CLI::App* command, const ParamField& field,
       [](const CLI::results_t& values) {
         return WriteJson(json::object{
             {"choice", json::array(values.begin(), values.end())}});
+      });
+  add("--must-contain", "TEXT",
+      "the text of the output contains this one; several: give it several "
+      "times",
+      [](const CLI::results_t& values) {
+        return WriteJson(json::object{
+            {"must_contain", json::array(values.begin(), values.end())}});
       });
   const CLI::Option* const schema =
       add("--json-schema", "FILE",
@@ -428,6 +435,14 @@ void AddConstrainCommand(CLI::App* app, std::span<char* const> args,
       ->add_option("--grammar", options->grammar,
                    "the texts of a grammar in GBNF, as of llama.cpp")
       ->option_text("FILE")
+      ->group("Language");
+  command
+      ->add_option("--must-contain", options->must_contain,
+                   "texts that contain this one; give it once for each")
+      ->expected(1)
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->option_text("TEXT")
       ->group("Language");
   command
       ->add_option("--items", options->items,

@@ -39,6 +39,14 @@ TEST(ConstrainTest, TextsOutsideTheLanguageNameTheByte) {
   EXPECT_EQ(choice.exit_code, 1) << choice.err;
   EXPECT_THAT(choice.out, HasSubstr("yes       \"no\"\n"));
   EXPECT_THAT(choice.out, HasSubstr("no        \"ye\": ends early"));
+  const ProgramRun words =
+      Constrain({"--must-contain", "ab", "--must-contain", "bc", "--regex",
+                 "[abc]+", "xabc", "abc", "bcab", "ab"});
+  EXPECT_EQ(words.exit_code, 1) << words.err;
+  EXPECT_THAT(words.out, HasSubstr("\"xabc\": leaves it at byte 0"));
+  EXPECT_THAT(words.out, HasSubstr("yes       \"abc\"\n"));
+  EXPECT_THAT(words.out, HasSubstr("yes       \"bcab\"\n"));
+  EXPECT_THAT(words.out, HasSubstr("no        \"ab\": ends early"));
 }
 
 // Samples are in the language: they are checked by another run.
@@ -223,8 +231,14 @@ TEST(ConstrainTest, ErrorsNameTheOption) {
       error({"--regex", "(a"}),
       EndsWith("--regex: at byte 0: the group is not closed by \")\"\n"));
   EXPECT_THAT(error({"a"}),
-              HasSubstr("--regex, --choice, --json-schema, --grammar or "
-                        "--items must be given, one of the five"));
+              HasSubstr("--regex, --choice, --json-schema, --grammar, "
+                        "--must-contain or --items must be given, one of "
+                        "these, got none"));
+  EXPECT_THAT(error({"--must-contain", "b", "--regex", "a*"}),
+              EndsWith("--must-contain: no text of the language contains all "
+                       "words\n"));
+  EXPECT_THAT(error({"--must-contain", "b", "--items", "x"}),
+              HasSubstr("exclude each other"));
   EXPECT_THAT(error({"--regex", "a", "--seed", "-1"}),
               HasSubstr("--seed must be an integer in [0, "));
   EXPECT_THAT(error({"--regex", "a", "--choice", "b"}), HasSubstr("got 2"));

@@ -58,6 +58,12 @@ TEST(GenerateTest, TextsAreInALanguage) {
   EXPECT_THAT(
       Generate({"--choice", "Oui.", "--choice", "Il pleut.", "It rains."}).out,
       HasSubstr("  Il pleut.\n"));
+  const ProgramRun words =
+      Generate({"--must-contain", "hier", "--must-contain", "le soir",
+                "--num-beams", "3", "--max-new-tokens", "24", "It rains."});
+  EXPECT_EQ(words.exit_code, 0) << words.err;
+  EXPECT_THAT(words.out,
+              ::testing::AllOf(HasSubstr("hier"), HasSubstr("le soir")));
   EXPECT_THAT(Generate({"--constraint", R"({"choice": ["Non."]})", "No."}).out,
               HasSubstr("  Non.\n"));
   EXPECT_THAT(Generate({"--regex", "a(?=b)", "No."}).err,

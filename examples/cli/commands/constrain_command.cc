@@ -17,6 +17,7 @@
 #include "constrain/byte_automaton.h"
 #include "constrain/choice_language.h"
 #include "constrain/compile_budget.h"
+#include "constrain/contained_words.h"
 #include "constrain/gbnf_language.h"
 #include "constrain/json_schema.h"
 #include "constrain/pushdown_configurations.h"
@@ -61,6 +62,12 @@ absl::StatusOr<GrammarLanguage> CompileGrammarFile(
   return CompileGbnf(grammar);
 }
 
+int NumKinds(const ConstrainOptions& options) {
+  return (options.regex.empty() ? 0 : 1) + (options.choices.empty() ? 0 : 1) +
+         (options.json_schema.empty() ? 0 : 1) +
+         (options.grammar.empty() ? 0 : 1) + (options.items.empty() ? 0 : 1);
+}
+
 absl::StatusOr<GrammarLanguage> CompileOwn(const ConstrainOptions& options) {
   if (!options.grammar.empty()) {
     absl::StatusOr<GrammarLanguage> grammar = CompileGrammarFile(options);
@@ -82,8 +89,29 @@ absl::StatusOr<GrammarLanguage> CompileOwn(const ConstrainOptions& options) {
   return regex;
 }
 
+absl::StatusOr<GrammarLanguage> CompileContaining(
+    const ConstrainOptions& options) {
+  std::optional<ByteAutomaton> texts;
+  if (NumKinds(options) > 0) {
+    absl::StatusOr<GrammarLanguage> own = CompileOwn(options);
+    if (!own.ok() || options.must_contain.empty()) return own;
+    auto* const automaton = std::get_if<ByteAutomaton>(&*own);
+    if (automaton == nullptr) {
+      return InvalidArgument(
+          "--must-contain does not go with a language that "
+          "recurs");
+    }
+    texts = std::move(*automaton);
+  }
+  CompileBudget budget;
+  absl::StatusOr<ByteAutomaton> containing =
+      ContainWords(texts, options.must_contain, &budget);
+  if (!containing.ok()) return Annotate(containing.status(), "--must-contain");
+  return containing;
+}
+
 absl::StatusOr<GrammarLanguage> Compile(const ConstrainOptions& options) {
-  absl::StatusOr<GrammarLanguage> own = CompileOwn(options);
+  absl::StatusOr<GrammarLanguage> own = CompileContaining(options);
   if (!own.ok() || options.start_after.empty()) return own;
   CompileBudget budget;
   absl::StatusOr<GrammarLanguage> language =
@@ -542,15 +570,26 @@ class ConstrainRun {
 };
 
 absl::Status CheckOptions(const ConstrainOptions& options) {
-  const int num_languages =
-      (options.regex.empty() ? 0 : 1) + (options.choices.empty() ? 0 : 1) +
-      (options.json_schema.empty() ? 0 : 1) +
-      (options.grammar.empty() ? 0 : 1) + (options.items.empty() ? 0 : 1);
-  if (num_languages != 1) {
+  const int num_languages = NumKinds(options);
+  if (num_languages != 1 &&
+      (num_languages != 0 || options.must_contain.empty())) {
     return InvalidArgument(
-        "--regex, --choice, --json-schema, --grammar or --items must be given, "
-        "one of the five, got ",
+        "--regex, --choice, --json-schema, --grammar, --must-contain or "
+        "--items must be given, one of these, got ",
         num_languages == 0 ? "none" : Concat(num_languages));
+  }
+  if (std::ssize(options.must_contain) > kMaxContainedWords) {
+    return InvalidArgument("--must-contain must be given at most ",
+                           kMaxContainedWords, " times, got ",
+                           options.must_contain.size());
+  }
+  for (size_t i = 0; i < options.must_contain.size(); ++i) {
+    if (!IsUtf8(options.must_contain[i])) {
+      return InvalidArgument("--must-contain: text ", i + 1, " is not UTF-8");
+    }
+  }
+  if (!options.items.empty() && !options.must_contain.empty()) {
+    return InvalidArgument("--items and --must-contain exclude each other");
   }
   if (options.no_spaces && options.json_schema.empty()) {
     return InvalidArgument("--no-spaces needs --json-schema");
@@ -624,6 +663,7 @@ const char kConstrainExamples[] =
   espalier constrain --regex '(Oui|Non), .*' -m models/en-fr "Oui, il pleut."
   espalier constrain --json-schema point.json '{"x": 1, "y": 2.5}' '{"y": 2}'
   espalier constrain --grammar json.gbnf '{"a": [1, 2]}'
+  espalier constrain --must-contain Paris --must-contain 2026 'Paris, 2026'
   espalier constrain --items songs.jsonl '[17, 4095, 3]'
   espalier constrain --choice Yes --start-after '</think>' 'Hm.</think>Yes'
 

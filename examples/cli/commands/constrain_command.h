@@ -12,12 +12,13 @@
 namespace espalier::cli {
 
 struct ConstrainOptions {
-  // Exactly one kind of language.
+  // Exactly one kind of language; none is needed with must_contain.
   std::string regex;
   std::vector<std::string> choices;
   std::string json_schema;  // file
   std::string grammar;      // file
   std::string items;        // file; no language, but a catalogue
+  std::vector<std::string> must_contain;
   bool no_spaces = false;   // in its texts
   std::string start_after;  // text in front of it; empty: none
   // Directory whose tokenizer spells the texts; empty: no tokens are shown. Its

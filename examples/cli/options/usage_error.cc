@@ -170,7 +170,7 @@ OptionNames TypedNames(const CLI::App& command, std::span<char* const> args) {
     names.AddTyped(key, typed);
     // They are short for the option of a field.
     if (key == "regex" || key == "choice" || key == "json_schema" ||
-        key == "grammar") {
+        key == "grammar" || key == "must_contain") {
       names.AddTyped("constraint", typed);
     }
     if (TakesNext(command, arg)) ++i;

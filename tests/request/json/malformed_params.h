@@ -200,12 +200,16 @@ inline std::vector<MalformedRequest> MalformedParams() {
           R"({"constraint": "a"})",
           "constraint must be an object with regex, a string, choice, a list "
           "of strings, json_schema, a schema, grammar, a string, tool_calls, "
-          "an object, or items, the name of a catalogue, got \"a\""),
+          "an object, items, the name of a catalogue, or must_contain, a list "
+          "of "
+          "strings, got \"a\""),
       params(
           R"({"constraint": {}})",
           "constraint must be an object with regex, a string, choice, a list "
           "of strings, json_schema, a schema, grammar, a string, tool_calls, "
-          "an object, or items, the name of a catalogue, got {}"),
+          "an object, items, the name of a catalogue, or must_contain, a list "
+          "of "
+          "strings, got {}"),
       params(R"({"constraint": {"json_schema": "{}"}})",
              "constraint.json_schema must be an object or a boolean, got "
              "\"{}\""),
@@ -225,6 +229,18 @@ inline std::vector<MalformedRequest> MalformedParams() {
              "constraint.choice[1] must be a string, got 7"),
       params(R"({"constraint": {"regex": "a", "choice": ["a"]}})",
              "constraint must have one kind of language, got regex and choice"),
+      params(R"({"constraint": {"must_contain": "a"}})",
+             "constraint.must_contain must be a list, got \"a\""),
+      params(R"({"constraint": {"must_contain": ["a", 7]}})",
+             "constraint.must_contain[1] must be a string, got 7"),
+      params(R"({"constraint": {"must_contain": []}})",
+             "constraint must be an object with regex, a string, choice, a "
+             "list of strings, json_schema, a schema, grammar, a string, "
+             "tool_calls, an object, items, the name of a catalogue, or "
+             "must_contain, a list of strings, got {\"must_contain\": []}"),
+      params(R"({"constraint": {"must_contain": ["a"], "exclude": [[7]]}})",
+             "constraint.exclude must be unset without items, got "
+             "must_contain"),
       params(R"({"constraint": {"items": ["songs"]}})",
              "constraint.items must be a string, got [\"songs\"]"),
       params(R"({"constraint": {"items": "songs", "regex": "a"}})",
@@ -549,6 +565,14 @@ inline std::vector<MalformedRequest> MalformedParams() {
           R"({"constraint": {"items": "songs", "exclude": [[7], [8, 6000]]}})",
           "constraint.exclude[1][1] must be a token id in [0, 6000), got "
           "6000"),
+      params(R"({"constraint": {"must_contain": ["a", ""]}})",
+             "constraint.must_contain[1] must not be empty, got \"\""),
+      params(
+          R"({"constraint": {"must_contain": ["a", "b", "c", "d", "e", "f",
+                                              "g", "h", "i"]}})",
+          "constraint.must_contain must have at most 8 strings, got 9"),
+      params(R"({"constraint": {"items": "songs", "must_contain": ["a"]}})",
+             "constraint.must_contain must be empty with items, got 1 string"),
       params(R"({"constraint": {"items": "songs", "exclude_prefixes": [[]]}})",
              "constraint.exclude_prefixes[0] must not be empty, got []"),
       params(R"({"constraint": {"items": "songs"}, "start_after": "</think>"})",

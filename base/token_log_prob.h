@@ -1,6 +1,7 @@
 // Log-probabilities of tokens.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "base/ids.h"
@@ -22,6 +23,9 @@ struct TokenLogProb {
   float log_prob = 0;            // nats; unprocessed unless reports_processed
   int rank = 0;                  // 1 + number of likelier tokens in the row
   std::vector<TokenScore> best;  // best tokens of the row, best first
+  // The logarithm of the model's own probability of all tokens that the
+  // request's constraint allowed in its place, <= 0; if it is asked for.
+  std::optional<float> legal_log_mass = {};
   friend bool operator==(const TokenLogProb&, const TokenLogProb&) = default;
 };
 

@@ -1,11 +1,26 @@
 #include "beam/group_search.h"
 
+#include <optional>
+#include <span>
 #include <utility>
 
 #include "beam/strategy/make_strategy.h"
 #include "beam/strategy/selection_options.h"
 
 namespace espalier {
+namespace {
+
+// Unset unless the tokens report it.
+std::optional<float> SumOfLegalMass(std::span<const TokenLogProb> tokens) {
+  double sum = 0;
+  for (const TokenLogProb& token : tokens) {
+    if (!token.legal_log_mass) return {};
+    sum += *token.legal_log_mass;
+  }
+  return static_cast<float>(sum);
+}
+
+}  // namespace
 
 GroupSearch::GroupSearch(const Request& request, const SelectionParams& params,
                          std::shared_ptr<const Constraint> constraint,
@@ -67,6 +82,7 @@ void GroupSearch::FillResult(Result* result) const {
   for (Hypothesis& hypothesis : result->hypotheses) {
     if (reports_logprobs_) {
       hypothesis.logprobs = logprobs_.Of(hypothesis.tokens);
+      hypothesis.legal_log_mass = SumOfLegalMass(hypothesis.logprobs);
     }
     result->usage.num_generated_tokens += hypothesis.tokens.size();
   }

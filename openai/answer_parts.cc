@@ -120,6 +120,9 @@ FinishReason ReasonOf(const Call& call, const Hypothesis& hypothesis,
 void AppendScores(const Hypothesis& hypothesis, std::string* out) {
   AppendField(R"(,"score":)", hypothesis.score, out);
   AppendField(R"(,"cum_log_prob":)", hypothesis.cum_log_prob, out);
+  if (hypothesis.legal_log_mass) {
+    AppendField(R"(,"legal_log_mass":)", *hypothesis.legal_log_mass, out);
+  }
 }
 
 void AppendRun(const PromptParts& prompt, const Result& result,

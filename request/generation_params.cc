@@ -34,6 +34,15 @@ absl::Status ValidateReports(const ModelDescription& model,
         "`logprobs_mode` must be \"raw_logprobs\" without `logprobs`",
         Got("\"", NameOf(params.logprobs_mode), '"'));
   }
+  if (params.legal_log_mass && !params.constraint &&
+      !params.allowed_sequences) {
+    return CheckOff("legal_log_mass", true, false,
+                    "without `constraint` or `allowed_sequences`");
+  }
+  if (!params.logprobs) {
+    RETURN_IF_ERROR(CheckOff("legal_log_mass", params.legal_log_mass, false,
+                             "without `logprobs`"));
+  }
   if (params.prompt_logprobs && model.encoder) {
     return InvalidField(
         "`prompt_logprobs` must be unset for a model with an encoder, whose "

@@ -167,6 +167,10 @@ struct GenerationParams {
   std::optional<int64_t> logprobs;
   std::optional<int64_t> prompt_logprobs;
   LogprobsMode logprobs_mode = LogprobsMode::kRaw;  // mode of `logprobs`
+  // The log-probabilities of tokens have the model's probability of all that
+  // the constraint, or allowed_sequences, allowed there
+  // (TokenLogProb::legal_log_mass). Needs `logprobs`.
+  bool legal_log_mass = false;
   // The first token of the prompt, counted from 0, that prompt_logprobs are of;
   // 0 is 1, for the first follows nothing. What is before it need not be
   // computed if the prefix cache has it, and has no rows of logits. In

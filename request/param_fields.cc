@@ -324,6 +324,10 @@ constexpr ParamField kFields[] = {
      "raw_logprobs, the model's own, the default; or processed_logprobs, after "
      "all that tokens are chosen by: penalties, biases, temperature, filters",
      Set<&P::logprobs_mode>},
+    {"legal_log_mass", "", kReports, "",
+     "with logprobs, also the logarithm of the model's probability of all "
+     "tokens that a constraint allowed at each place, and their sum",
+     Set<&P::legal_log_mass>},
     {"logprobs_start", "", kReports, "N",
      "first token of the prompt that prompt_logprobs are of, counted from 0; "
      "those before it come from the prefix cache; default 0, which is as 1",

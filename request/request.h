@@ -72,6 +72,8 @@ struct Hypothesis {
   FinishReason finish_reason = FinishReason::kLength;
   // [tokens], if the request asks for them.
   std::vector<TokenLogProb> logprobs = {};
+  // The sum of those of its tokens, nats, if the request asks for them.
+  std::optional<float> legal_log_mass = {};
   // Index of the sample, from 0; 0 for beams.
   int sample = 0;
 };

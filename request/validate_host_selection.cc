@@ -25,6 +25,8 @@ absl::Status ValidateHostSelection(const ModelDescription& model,
     return InvalidField("`sequence_bias` must be of single tokens ", kHere,
                         Got("one of ", found->tokens.size()));
   }
+  RETURN_IF_ERROR(
+      CheckOff("legal_log_mass", params.legal_log_mass, false, kHere));
   return CheckOff("logprobs_mode", NameOf(params.logprobs_mode),
                   NameOf(LogprobsMode::kRaw), kHere);
 }

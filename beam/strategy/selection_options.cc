@@ -174,6 +174,7 @@ std::shared_ptr<const SelectionParams> MakeSelectionParams(
   selection.num_logprobs = SaturateToInt(params.logprobs.value_or(-1));
   selection.reports_processed =
       params.logprobs_mode == LogprobsMode::kProcessed;
+  selection.reports_legal_mass = params.legal_log_mass;
   if (params.speculate.has_value() &&
       params.speculate->mode == SpeculationMode::kCoupled) {
     selection.verify_mode = VerifyMode::kCoupled;

@@ -1,5 +1,6 @@
 #include "executor/host/report_logprobs.h"
 
+#include <optional>
 #include <utility>
 
 #include "base/allocating_loop.h"
@@ -19,6 +20,8 @@ struct LogitsRowWork {
   // place.
   const PlanSelection* processed = nullptr;
   LogitsPlace place = {};
+  // Set if their log-mass is reported.
+  std::optional<std::span<const TokenId>> legal = {};
   std::vector<TokenId> tokens = {};
   std::vector<TokenLogProb*> answers = {};  // [tokens]
 };
@@ -30,8 +33,13 @@ void Ask(TokenId token, TokenLogProb* answer, LogitsRowWork* work) {
   work->answers.push_back(answer);
 }
 
-void Answer(const LogitsRowWork& work, const RowLogProbs& row) {
+//   logits  of its row
+void Answer(const LogitsRowWork& work, const RowLogProbs& row,
+            std::span<const float> logits) {
+  std::optional<float> legal_log_mass;
+  if (work.legal) legal_log_mass = LogMassOf(logits, *work.legal);
   for (size_t i = 0; i < work.tokens.size(); ++i) {
+    work.answers[i]->legal_log_mass = legal_log_mass;
     work.answers[i]->log_prob = row.tokens[i].log_prob;
     work.answers[i]->rank = row.tokens[i].rank;
     work.answers[i]->best = row.best;
@@ -79,9 +87,11 @@ void AnswerAll(const StepPlan& plan, std::span<const LogitsRowWork> works,
     if (work.tokens.empty() || plan.stop.stop_requested()) return;
     const auto row =
         logits.subspan(size_t{1} * work.logits_row * vocab_size, vocab_size);
-    Answer(work, work.processed != nullptr
-                     ? ProcessedLogProbs(work, row)
-                     : LogProbsOfRow(row, work.tokens, work.num_best));
+    Answer(work,
+           work.processed != nullptr
+               ? ProcessedLogProbs(work, row)
+               : LogProbsOfRow(row, work.tokens, work.num_best),
+           row);
   });
 }
 
@@ -124,6 +134,9 @@ void AddLogitsRows(const PlanSelection& selection, SelectionResult* result,
                       .num_best = selection.params->num_logprobs,
                       .processed = is_processed ? &selection : nullptr,
                       .place = place});
+    if (selection.params->reports_legal_mass) {
+      works->back().legal = selection.allowed.at(place.logits_row);
+    }
   }
   if (selection.has_paths()) {
     return AskReplayed(selection, result, std::span(*works).subspan(first));

@@ -42,12 +42,22 @@ struct RowLogProbs {
 RowLogProbs LogProbsOfRow(std::span<const float> logits,
                           std::span<const TokenId> tokens, int num_best);
 
+// Returns the logarithm of the probability that the model gives all of some
+// tokens together, <= 0; -inf without any.
+//   logits  [vocab_size]  f32  host; not changed
+//   tokens  in [0, vocab_size), each once
+// That of a single token is its log-probability, to the bit.
+float LogMassOf(std::span<const float> logits, std::span<const TokenId> tokens);
+
 namespace reference {
 
 // Reference implementation: a full sort, the log-sum-exp in double. Ranks and
 // the best agree to the bit; log-probabilities as in select.h.
 RowLogProbs LogProbsOfRow(std::span<const float> logits,
                           std::span<const TokenId> tokens, int num_best);
+// In double.
+double LogMassOf(std::span<const float> logits,
+                 std::span<const TokenId> tokens);
 
 }  // namespace reference
 }  // namespace espalier

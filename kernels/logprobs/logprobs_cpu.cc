@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "kernels/float_limits.h"
 #include "kernels/logits/row_scan.h"
+#include "kernels/logits/running_log_sum.h"
 #include "kernels/logits/score_key.h"
 #include "kernels/logprobs/logprobs.h"
 
@@ -114,7 +115,29 @@ class BestOfRow {
   bool knows_all_;  // that are above -inf
 };
 
+RunningLogSum SumOf(std::span<const float> logits) {
+  RunningLogSum sum;
+  float clean[kRowBlockSize];
+  for (int begin = 0; begin < std::ssize(logits); begin += kRowBlockSize) {
+    const RowBlock block = ReadRowBlock(logits, begin, clean);
+    sum.Add(block.values, block.size, block.max);
+  }
+  return sum;
+}
+
 }  // namespace
+
+float LogMassOf(std::span<const float> logits,
+                std::span<const TokenId> tokens) {
+  std::vector<float> own;
+  own.reserve(tokens.size());
+  for (const TokenId token : tokens) own.push_back(logits[token]);
+  const RunningLogSum some = SumOf(own);
+  if (!(some.max() > -kInf)) return -kInf;
+  const RunningLogSum all = SumOf(logits);
+  const LogSoftmax softmax = {all.max(), all.log_sum()};
+  return std::min(softmax.LogProb(some.max()) + some.log_sum(), 0.0f);
+}
 
 RowLogProbs LogProbsOfRow(std::span<const float> logits,
                           std::span<const TokenId> tokens, int num_best) {

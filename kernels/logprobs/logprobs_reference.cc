@@ -46,4 +46,22 @@ RowLogProbs LogProbsOfRow(std::span<const float> logits,
   return result;
 }
 
+double LogMassOf(std::span<const float> logits,
+                 std::span<const TokenId> tokens) {
+  const auto logit_of = [&](TokenId token) {
+    return std::isnan(logits[token]) ? -kInf : logits[token];
+  };
+  float max = -kInf;
+  for (TokenId token = 0; token < std::ssize(logits); ++token) {
+    max = std::max(max, logit_of(token));
+  }
+  if (max == -kInf) return -kInf;
+  double all = 0, some = 0;
+  for (TokenId token = 0; token < std::ssize(logits); ++token) {
+    all += Weight(logit_of(token), max);
+  }
+  for (const TokenId token : tokens) some += Weight(logit_of(token), max);
+  return std::log(some / all);
+}
+
 }  // namespace espalier::reference

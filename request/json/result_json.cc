@@ -32,7 +32,8 @@ void AppendScore(const TokenScore& token, std::string* out) {
   *out += '}';
 }
 
-// {"token", "log_prob", "rank", "top": [{"token", "log_prob"}, ...]}.
+// {"token", "log_prob", "rank", "top": [{"token", "log_prob"}, ...]}, and
+// "legal_log_mass" if it has one.
 void AppendLogProb(const TokenLogProb& logprob, std::string* out) {
   AppendField(R"({"token": )", int64_t{logprob.token}, out);
   AppendField(R"(, "log_prob": )", logprob.log_prob, out);
@@ -41,6 +42,9 @@ void AppendLogProb(const TokenLogProb& logprob, std::string* out) {
   AppendList(
       logprob.best, [&](const TokenScore& token) { AppendScore(token, out); },
       out);
+  if (logprob.legal_log_mass) {
+    AppendField(R"(, "legal_log_mass": )", *logprob.legal_log_mass, out);
+  }
   *out += '}';
 }
 
@@ -65,6 +69,9 @@ void AppendHypothesis(const Hypothesis& hypothesis, const std::string* text,
   if (!hypothesis.logprobs.empty()) {
     *out += R"(, "logprobs": )";
     AppendLogProbs(hypothesis.logprobs, out);
+  }
+  if (hypothesis.legal_log_mass) {
+    AppendField(R"(, "legal_log_mass": )", *hypothesis.legal_log_mass, out);
   }
   *out += '}';
 }

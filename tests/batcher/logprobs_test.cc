@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <random>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -92,6 +93,64 @@ TEST(LogProbsTest, EveryTokenOfEveryHypothesisIsReported) {
     }
   }
   EXPECT_GT(num_reports, testing::Cases(3000, 500));
+}
+
+// Returns the tokens that follow `begin` in some of the sequences, ascending.
+std::vector<TokenId> NextOf(const std::vector<std::vector<int64_t>>& sequences,
+                            std::span<const TokenId> begin) {
+  std::set<TokenId> next;
+  for (const std::vector<int64_t>& sequence : sequences) {
+    if (sequence.size() > begin.size() &&
+        std::equal(begin.begin(), begin.end(), sequence.begin())) {
+      next.insert(static_cast<TokenId>(sequence[begin.size()]));
+    }
+  }
+  return {next.begin(), next.end()};
+}
+
+// Whatever else changes the choice of tokens.
+TEST(LogProbsTest, TheMassOfLegalTokensIsTheModelsOwn) {
+  int num_reports = 0;
+  for (uint32_t seed = 0; seed < testing::Cases(300, 60); ++seed) {
+    std::mt19937 random(5000 + seed);
+    const ToyModelOptions options = AnyScoredModel(random);
+    Request request = RandomRequest(random, ToyModel(options).description());
+    std::vector<std::vector<int64_t>> sequences(1 + random() % 12);
+    for (std::vector<int64_t>& sequence : sequences) {
+      sequence.resize(1 + random() % 4);
+      for (int64_t& token : sequence) token = 1 + random() % 3;
+    }
+    GenerationParams& params = request.params;
+    params.allowed_sequences = sequences;
+    params.allowed_token_ids.reset();
+    params.max_new_tokens.reset();
+    params.min_new_tokens = 0;
+    params.stop.clear();
+    params.logprobs = 1;
+    params.legal_log_mass = true;
+    if (!ValidateRequest(ToyModel(options).description(), &request).ok()) {
+      continue;
+    }
+    const absl::StatusOr<Result> result = RunAlone(options, request);
+    if (!result.ok()) continue;  // nothing was possible
+    for (const Hypothesis& hypothesis : result->hypotheses) {
+      double sum = 0;
+      std::vector<TokenId> text = request.prompt_tokens;
+      for (size_t i = 0; i < hypothesis.tokens.size(); ++i) {
+        std::vector<float> logits(options.vocab_size);
+        ToyLogits(options, text, logits);
+        const double twin = reference::LogMassOf(
+            logits, NextOf(sequences, std::span(hypothesis.tokens).first(i)));
+        ASSERT_TRUE(hypothesis.logprobs[i].legal_log_mass.has_value());
+        EXPECT_NEAR(*hypothesis.logprobs[i].legal_log_mass, twin, 1e-5);
+        sum += *hypothesis.logprobs[i].legal_log_mass;
+        text.push_back(hypothesis.tokens[i]);
+        ++num_reports;
+      }
+      EXPECT_EQ(hypothesis.legal_log_mass, static_cast<float>(sum));
+    }
+  }
+  EXPECT_GT(num_reports, testing::Cases(600, 100));
 }
 
 bool TouchesScores(const GenerationParams& params) {

@@ -79,6 +79,7 @@ const Values& FieldValues() {
       {"logprobs", {"0", "2"}},
       {"prompt_logprobs", {"0", "1"}},
       {"logprobs_mode", {R"("processed_logprobs")", R"("raw_logprobs")"}},
+      {"legal_log_mass", {"true", "false"}},
       {"logprobs_start", {"0", "1"}},
       {"speculate", {R"("ngram")", R"("off")"}},
       {"prefix_cache", {"true", "false"}},

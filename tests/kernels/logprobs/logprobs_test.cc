@@ -69,6 +69,35 @@ TEST_P(LogProbsTest, AllTokensOfARowAtOnce) {
              reference::LogProbsOfRow(logits, all, 3), logits.size());
 }
 
+TEST_P(LogProbsTest, TheMassOfTokensIsThatOfTheTwin) {
+  for (const char* kind :
+       {"normal", "ties", "near ties", "constant", "rising", "peak", "holes",
+        "outliers", "widest", "infinite", "nothing"}) {
+    for (const int size : {1, 2, 17, 999, 5000}) {
+      const std::vector<float> logits = Row(kind, size);
+      std::vector<TokenId> all(size);
+      std::iota(all.begin(), all.end(), 0);
+      for (const int step : {1, 2, 3, 700}) {
+        std::vector<TokenId> some;
+        for (int i = step / 2; i < size; i += step) some.push_back(all[i]);
+        SCOPED_TRACE(Concat(kind, " ", size, " ", step));
+        const float mass = LogMassOf(logits, some);
+        const double twin = reference::LogMassOf(logits, some);
+        EXPECT_LE(mass, 0);
+        EXPECT_TRUE(Near(mass, static_cast<float>(twin),
+                         Tolerance(size, static_cast<float>(twin))) ||
+                    (mass < kVanishing && twin < kVanishing))
+            << mass << " " << twin;
+        if (some.empty()) continue;
+        const std::vector<TokenId> one = {some.front()};
+        EXPECT_EQ(LogMassOf(logits, one),
+                  LogProbsOfRow(logits, one, 0).tokens[0].log_prob);
+      }
+      EXPECT_EQ(LogMassOf(logits, {}), -kInf);
+    }
+  }
+}
+
 // Sums of a sequence are those of its selections.
 TEST_P(LogProbsTest, AreThoseOfSelectionToTheBit) {
   for (const char* kind : {"normal", "near ties", "holes", "infinite"}) {

@@ -414,6 +414,11 @@ inline std::vector<MalformedRequest> MalformedParams() {
              "prompt_logprobs must be at most 64, got 65"),
       params(R"({"prompt_logprobs": 0, "logprobs_start": -1})",
              "logprobs_start must be at least 0, got -1"),
+      params(R"({"logprobs": 1, "legal_log_mass": true})",
+             "legal_log_mass must be false without constraint or "
+             "allowed_sequences, got true"),
+      params(R"({"allowed_sequences": [[5]], "legal_log_mass": true})",
+             "legal_log_mass must be false without logprobs, got true"),
       params(R"({"logprobs_start": 1})",
              "logprobs_start must be 0 without prompt_logprobs, got 1"),
       params(R"({"speculate": "ngram:0"})",

@@ -40,6 +40,8 @@ TEST(ValidateRequestTest, CombinationsThatMeanSomethingPass) {
            R"({"logprobs": 64, "prompt_logprobs": 64})",
            R"({"logprobs": 0, "logprobs_mode": "processed_logprobs"})",
            R"({"logprobs_mode": "raw_logprobs"})",
+           R"({"logprobs": 0, "legal_log_mass": true, "num_beams": 2,
+               "constraint": {"regex": "a"}})",
            R"({"renormalize_logits": true, "do_sample": true})",
            R"({"exponential_decay_length_penalty": [0, 1.5], "n": 2,
                "num_beams": 2, "max_tokens": 100})",
@@ -115,6 +117,9 @@ TEST(ValidateRequestTest, WhatOnlyAHostSelectsByIsRefusedElsewhere) {
   EXPECT_EQ(check(R"({"sequence_bias": [[[7], 1], [[8, 9], 1]]})"),
             "sequence_bias must be of single tokens where a GPU selects, got "
             "one of 2");
+  EXPECT_EQ(check(R"({"logprobs": 1, "legal_log_mass": true,
+                      "allowed_sequences": [[5]]})"),
+            "legal_log_mass must be false where a GPU selects, got true");
   EXPECT_EQ(check(R"({"logprobs": 1, "logprobs_mode": "processed_logprobs"})"),
             "logprobs_mode must be raw_logprobs where a GPU selects, got "
             "processed_logprobs");

@@ -142,11 +142,11 @@ TEST(ReadItemsTest, AFileIsNamedInItsErrors) {
 }
 
 TEST(ReadItemsTest, NamesOfCataloguesAreShortAndPlain) {
-  for (const std::string name : {"songs", "a", "Songs_2.v-1",
+  for (const char* const name : {"songs", "a", "Songs_2.v-1",
                                  "0123456789012345678901234567890123456789"}) {
     EXPECT_OK(CheckCatalogueName(name));
   }
-  for (const std::string name :
+  for (const std::string& name :
        {std::string(), std::string("a b"), std::string("a/b"),
         std::string("\xC3\xA9"), std::string(65, 'a')}) {
     EXPECT_EQ(CheckCatalogueName(name).code(),

@@ -180,7 +180,8 @@ TEST_F(IoThreadTest, ConstraintsAreShort) {
   // 240 ms; a greater number takes a sanitizer longer than clients wait.
   ExpectShort("/v1/completions",
               R"({"prompt": [4], "max_tokens": 1, "constraint":
-                  {"json_schema": {"contains": {"const": 1},
+                  {"json_schema": {"type": "array",
+                                   "contains": {"const": 1},
                                    "minContains": 40000}}})",
               400);
 }

@@ -55,7 +55,9 @@ std::vector<std::vector<TokenId>> SampleStrategy::CutDrafts(
     std::vector<std::vector<TokenId>> drafts, bool are_drawn) const {
   CHECK(is_forked_) << "samples have one row before the first step";
   for (size_t rank = 0; rank < live_.size(); ++rank) {
-    const size_t length = LengthOfDraft(samples_[live_[rank]], drafts[rank]);
+    // A cut by the lists would depend on what was drawn.
+    const size_t length = LengthOfDraft(samples_[live_[rank]], drafts[rank],
+                                        /*makes_lists=*/are_drawn);
     if (length == drafts[rank].size()) continue;
     drafts[rank].resize(are_drawn ? length + 1 : length);
   }
@@ -63,7 +65,8 @@ std::vector<std::vector<TokenId>> SampleStrategy::CutDrafts(
 }
 
 size_t SampleStrategy::LengthOfDraft(const Sample& sample,
-                                     std::span<const TokenId> draft) const {
+                                     std::span<const TokenId> draft,
+                                     bool makes_lists) const {
   if (!stopping_criteria_.restricts()) {
     return LengthToEnd(draft, stopping_criteria_.token_ids(),
                        /*keeps_end=*/false);
@@ -73,7 +76,7 @@ size_t SampleStrategy::LengthOfDraft(const Sample& sample,
     if (!std::ranges::binary_search(
             stopping_criteria_.LegalTokens(progress).tokens, draft[i]) ||
         stopping_criteria_.Feed(draft[i], &progress).hit.has_value() ||
-        !stopping_criteria_.TryList(progress)) {
+        (!makes_lists && !stopping_criteria_.TryList(progress))) {
       return i;
     }
   }
@@ -97,7 +100,8 @@ void SampleStrategy::DescribeDrafts(std::vector<std::vector<TokenId>> drafts,
     for (size_t rank = 0; rank < live_.size(); ++rank) {
       StoppingCriteria::Progress progress = samples_[live_[rank]].progress;
       add_row(progress);
-      const size_t length = LengthOfDraft(samples_[live_[rank]], drafts[rank]);
+      const size_t length = LengthOfDraft(samples_[live_[rank]], drafts[rank],
+                                          /*makes_lists=*/true);
       for (size_t i = 0; i < drafts[rank].size(); ++i) {
         if (i < length) {
           stopping_criteria_.Feed(drafts[rank][i], &progress);

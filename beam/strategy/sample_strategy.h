@@ -96,8 +96,10 @@ class SampleStrategy final : public DecodeStrategy {
   int NumGenerated(int sample) const { return samples_[sample].length; }
   // Returns the number of tokens of a draft before one that ends the sample or
   // may not follow.
-  size_t LengthOfDraft(const Sample& sample,
-                       std::span<const TokenId> draft) const;
+  //   makes_lists  false: also before one after which the list of legal tokens
+  //                takes long
+  size_t LengthOfDraft(const Sample& sample, std::span<const TokenId> draft,
+                       bool makes_lists) const;
   // Returns the error for `drawn`, which is no token. With several samples it
   // has no token count, because drafts determine which sample fails first.
   absl::Status NoToken(TokenId drawn, int sample_idx) const;

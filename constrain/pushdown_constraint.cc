@@ -185,10 +185,7 @@ Constraint::State PushdownConstraint::Advance(State state,
 Constraint::Legal PushdownConstraint::LegalTokens(State state,
                                                   int32_t room) const {
   if (state == kEnded || room < 1) return {};
-  // Counts far from limits have one list.
-  if (state >= kFirst) {
-    state = StateOf(configurations_.Similar(ConfigurationOf(state)));
-  }
+  state = ListedState(state);
   const Entry& entry = EntryOf(state);
   if (entry.list == nullptr) return {.error = &too_ambiguous_};
   const TokenList* list = entry.list;
@@ -200,6 +197,7 @@ Constraint::Legal PushdownConstraint::LegalTokens(State state,
 
 bool PushdownConstraint::IsListed(State state, int32_t room) const {
   if (state == kEnded || room < 1) return true;
+  state = ListedState(state);
   const Entry* const entry = FindEntry(state);
   if (entry == nullptr) return false;
   if (entry->list == nullptr || !IsNear(*entry, room)) return true;
@@ -210,6 +208,7 @@ bool PushdownConstraint::IsListed(State state, int32_t room) const {
 bool PushdownConstraint::TryList(State state, int32_t room,
                                  int64_t max_effort) const {
   if (state == kEnded || room < 1) return true;
+  state = ListedState(state);
   const Entry* const entry = EntryWithin(state, max_effort);
   if (entry == nullptr || entry->effort > max_effort) return false;
   LegalTokens(state, room);

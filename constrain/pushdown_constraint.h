@@ -179,6 +179,12 @@ class PushdownConstraint final : public LanguageConstraint {
   void CountFromOpening();
   int64_t CountLastTokens() const;
 
+  // Returns the state whose lists it has: counts far from limits have one list.
+  State ListedState(State state) const {
+    return state < kFirst
+               ? state
+               : StateOf(configurations_.Similar(ConfigurationOf(state)));
+  }
   Found Find(State state, int32_t room, const WalkLimits& limits) const;
   // Returns null if there is none yet.
   const Entry* FindEntry(State state) const;

@@ -393,5 +393,23 @@ TEST(CountedStringsTest, FewLengthsAreUnrolled) {
   EXPECT_TRUE(is_counted(R"({"format": "email", "maxLength": 600})"));
 }
 
+// Far from the limit another count makes no list necessary.
+TEST(CountedStringsTest, OneListIsMadeForCountsFarFromTheLimit) {
+  const auto constraint =
+      CountedSchema(R"({"type": "string", "maxLength": 5000})");
+  const auto after = [&](std::string_view text) {
+    State state = constraint->start();
+    for (const char c : text) {
+      state = constraint->Advance(state, 1 + static_cast<uint8_t>(c));
+    }
+    return state;
+  };
+  EXPECT_FALSE(constraint->IsListed(after("\"a"), kMuchRoom));
+  constraint->LegalTokens(after("\"a"), kMuchRoom);
+  EXPECT_NE(after("\"a"), after("\"abc"));
+  EXPECT_TRUE(constraint->IsListed(after("\"a"), kMuchRoom));
+  EXPECT_TRUE(constraint->IsListed(after("\"abc"), kMuchRoom));
+}
+
 }  // namespace
 }  // namespace espalier

@@ -130,7 +130,8 @@ absl::Status CompileConstraint(const EngineCore& core, PreparedState* owned) {
   if (owned->language == nullptr) {
     ASSIGN_OR_RETURN(
         owned->constraint,
-        ConstrainToItems(*core.items, core.tokenizer.get(), owned->request));
+        ConstrainToItems(*core.items, core.tokenizer.get(),
+                         core.description.vocab_size, owned->request));
     return absl::OkStatus();
   }
   ASSIGN_OR_RETURN(

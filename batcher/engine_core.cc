@@ -67,9 +67,12 @@ EngineCore::EngineCore(std::shared_ptr<StepExecutor> steps,
       max_plans_in_flight_(steps->max_plans_in_flight()),
       steps_(std::move(steps)),
       scheduler_(description, options.scheduler, max_plans_in_flight_ > 1),
-      list_maker_([this](RequestId request) {
-        strand_->Post([weak = weak_from_this(), request] {
-          if (const auto self = weak.lock()) self->OnListed(request);
+      list_maker_([this](RequestId request,
+                         const std::weak_ptr<const void>& is_awaited) {
+        strand_->Post([weak = weak_from_this(), request, is_awaited] {
+          if (const auto self = weak.lock()) {
+            self->OnListed(request, is_awaited);
+          }
         });
       }) {
   KeepSpareMemory();
@@ -297,16 +300,20 @@ void EngineCore::OnLate(int64_t step) {
 
 void EngineCore::MakeLists(ListWork work) {
   const RequestId request = work.request;
+  const std::weak_ptr<const void> is_awaited = work.is_awaited;
   ++num_lists_awaited_;
   HoldContext();
   if (list_maker_.Make(std::move(work))) return;
   // Without a thread the strand makes them.
-  Post([request](EngineCore& core) { core.OnListed(request); });
+  Post([request, is_awaited](EngineCore& core) {
+    core.OnListed(request, is_awaited);
+  });
 }
 
-void EngineCore::OnListed(RequestId request) {
+void EngineCore::OnListed(RequestId request,
+                          const std::weak_ptr<const void>& is_awaited) {
   --num_lists_awaited_;
-  scheduler_.OnListed(request);
+  scheduler_.OnListed(request, is_awaited);
   ReleaseContext();
   Pump();
 }

@@ -144,7 +144,7 @@ class EngineCore : public std::enable_shared_from_this<EngineCore> {
   void OnLate(int64_t step);
   // Has the lists of a group made. It continues after OnListed.
   void MakeLists(ListWork work);
-  void OnListed(RequestId request);
+  void OnListed(RequestId request, const std::weak_ptr<const void>& is_awaited);
   // Keeps the context's run() while steps are in flight or lists are made.
   void HoldContext();
   void ReleaseContext();

@@ -8,8 +8,7 @@
 
 namespace espalier {
 
-ListMaker::ListMaker(std::function<void(RequestId)> on_listed)
-    : on_listed_(std::move(on_listed)) {}
+ListMaker::ListMaker(OnListed on_listed) : on_listed_(std::move(on_listed)) {}
 
 ListMaker::~ListMaker() {
   if (!thread_.joinable()) return;
@@ -22,10 +21,12 @@ ListMaker::~ListMaker() {
 }
 
 bool ListMaker::Make(ListWork work) try {
+  std::list<ListWork> one;
+  one.push_back(std::move(work));
   if (!thread_.joinable()) thread_ = std::thread([this] { Run(); });
   {
     const std::lock_guard lock(mutex_);
-    queue_.push_back(std::move(work));
+    queue_.splice(queue_.end(), one);
   }
   wake_.notify_one();
   return true;
@@ -40,9 +41,10 @@ void ListMaker::Run() {
   while (true) {
     while (queue_.empty() && !stops_) wake_.wait(lock);
     if (stops_) return;
-    ListWork work = std::move(queue_.front());
-    queue_.pop_front();
+    std::list<ListWork> one;
+    one.splice(one.end(), queue_, queue_.begin());
     lock.unlock();
+    ListWork& work = one.front();
     if (!work.is_awaited.expired() && !work.places.empty()) {
       const ConstraintPlace place = work.places.back();
       work.places.pop_back();
@@ -50,16 +52,14 @@ void ListMaker::Run() {
       IfThereIsMemory(
           [&] { work.constraint->LegalTokens(place.state, place.room); });
     }
-    const bool is_done = work.is_awaited.expired() || work.places.empty();
-    if (is_done) {
+    if (work.is_awaited.expired() || work.places.empty()) {
       const RequestId request = work.request;
-      work = {};  // may hold the last reference to the constraint
-      on_listed_(request);
+      const std::weak_ptr<const void> is_awaited = work.is_awaited;
+      one.clear();  // may hold the last reference to the constraint
+      on_listed_(request, is_awaited);
     }
     lock.lock();
-    if (!is_done) {
-      UntilThereIsMemory([&] { queue_.push_back(std::move(work)); });
-    }
+    queue_.splice(queue_.end(), one);
   }
 }
 

@@ -2,7 +2,7 @@
 // (ListWork), so that the strand of an engine, which all requests share, does
 // not. Groups take turns, a list at a time.
 //
-//   ListMaker maker([](RequestId request) { ... });  // on its thread
+//   ListMaker maker([](RequestId request, const auto& is_awaited) { ... });
 //   if (!maker.Make(std::move(work))) ...  // no thread: make them elsewhere
 //
 // The thread starts with the first work. Work that its group no longer waits
@@ -13,8 +13,9 @@
 #pragma once
 
 #include <condition_variable>
-#include <deque>
 #include <functional>
+#include <list>
+#include <memory>
 #include <mutex>
 #include <thread>
 
@@ -26,9 +27,12 @@ namespace espalier {
 
 class ListMaker {
  public:
-  //   on_listed  called once for each work, also if memory runs out for its
-  //              lists. Must not throw
-  explicit ListMaker(std::function<void(RequestId)> on_listed);
+  using OnListed =
+      std::function<void(RequestId, const std::weak_ptr<const void>&)>;
+  //   on_listed  called on the thread, once for each work, with its request and
+  //              is_awaited; also if memory runs out for its lists. Must not
+  //              throw
+  explicit ListMaker(OnListed on_listed);
   ~ListMaker();
   ListMaker(const ListMaker&) = delete;
   ListMaker& operator=(const ListMaker&) = delete;
@@ -40,10 +44,10 @@ class ListMaker {
  private:
   void Run();
 
-  const std::function<void(RequestId)> on_listed_;
+  const OnListed on_listed_;
   std::mutex mutex_;
   std::condition_variable wake_;
-  std::deque<ListWork> queue_ ABSL_GUARDED_BY(mutex_);
+  std::list<ListWork> queue_ ABSL_GUARDED_BY(mutex_);
   bool stops_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;  // after what it uses
 };

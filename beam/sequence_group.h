@@ -173,7 +173,7 @@ class alignas(64) SequenceGroup {
     return !speculation_.drafts().is_waiting() &&
            (!awaits_lists() || prefilling());
   }
-  // True between a call of AwaitLists that returned true and OnListed.
+  // True between a call of AwaitLists that returned work and OnListed.
   bool awaits_lists() const { return awaited_lists_ != nullptr; }
   // After Advance: returns the lists of legal tokens that take long and that
   // the next step needs, and waits for them. Without any, waits for nothing.

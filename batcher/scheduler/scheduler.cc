@@ -166,7 +166,9 @@ void Scheduler::Advance(absl::StatusOr<StepResult> result) {
   }
 }
 
-void Scheduler::OnListed(RequestId id) {
+void Scheduler::OnListed(RequestId id,
+                         const std::weak_ptr<const void>& is_awaited) {
+  if (is_awaited.expired()) return;  // by the token of a wait, which is unique
   RunningGroup* const running = groups_.Find(id);
   if (running == nullptr) return;
   running->group->OnListed();

@@ -118,11 +118,11 @@ class Scheduler {
   void Advance(absl::StatusOr<StepResult> result);
 
   // As ResultApplier::MakeListsBy. OnListed: the lists of a group's ListWork
-  // are made. Does nothing if the request has ended.
+  // are made. Does nothing if the group waits for these no more.
   void MakeListsBy(std::function<void(ListWork)> make) {
     applier_.MakeListsBy(std::move(make));
   }
-  void OnListed(RequestId id);
+  void OnListed(RequestId id, const std::weak_ptr<const void>& is_awaited);
 
   // Ends the request with `why` and releases its pages, at any moment, even
   // between Plan and Advance: executors run plans in order, so a page may be

@@ -173,7 +173,7 @@ class ListWaitsTest : public ::testing::Test {
         work.constraint->LegalTokens(place.state, place.room);
       }
       may_list = false;
-      scheduler.OnListed(work.request);
+      scheduler.OnListed(work.request, work.is_awaited);
     }
     num_waits_ += scheduler.stats().num_list_waits;
     num_preemptions_ += scheduler.stats().num_preemptions;
@@ -253,7 +253,7 @@ TEST(ListMakerTest, GroupsTakeTurnsAndWhatIsNotAwaitedIsDropped) {
     const std::shared_future<void> opened_;
   };
   int num_reports = 0;
-  ListMaker maker([&](RequestId request) {
+  ListMaker maker([&](RequestId request, const std::weak_ptr<const void>&) {
     order.push_back(-request.value);
     if (++num_reports == 3) done.set_value();
   });

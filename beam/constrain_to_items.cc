@@ -71,20 +71,33 @@ absl::StatusOr<TokenLists> ExcludedItems(
   return lists;
 }
 
+// Returns the error of a request that leaves no item.
+absl::Status NoItem(const ItemConstraint& constraint,
+                    const GenerationParams& params) {
+  const ConstraintParams& given = *params.constraint;
+  const int32_t max_length = constraint.items().max_length();
+  const auto num_excluded =
+      std::ssize(given.exclude) + std::ssize(given.exclude_prefixes);
+  if (num_excluded == 0 || params.min_new_tokens > max_length) {
+    return InvalidField(
+        "`min_new_tokens` must leave an item of ", ShownInQuotes(*given.items),
+        ", the longest of which has ", Pluralize(max_length, "token"),
+        Got(params.min_new_tokens));
+  }
+  constexpr std::string_view kPrefixes = "constraint.exclude_prefixes";
+  return InvalidField(
+      FieldName{given.exclude.empty() ? kPrefixes : "constraint.exclude"},
+      " must leave an item of ", ShownInQuotes(*given.items),
+      params.min_new_tokens > 0 ? Prose(" that `min_new_tokens` allows")
+                                : Prose(""),
+      Got(num_excluded));
+}
+
 // Items that are too long for max_new_tokens are left out, but one must fit.
 absl::Status CheckRoom(const ItemConstraint& constraint,
                        const GenerationParams& params) {
   const int32_t needed = constraint.MinRoom();
-  if (needed < 0 && params.min_new_tokens > constraint.items().max_length()) {
-    return InvalidField("`min_new_tokens` must be at most ",
-                        constraint.items().max_length(),
-                        ", the tokens of the longest item of `constraint`",
-                        Got(params.min_new_tokens));
-  }
-  if (needed < 0) {
-    return InvalidField("`constraint.exclude` must leave an item of ",
-                        ShownInQuotes(*params.constraint->items));
-  }
+  if (needed < 0) return NoItem(constraint, params);
   if (params.max_new_tokens.value_or(needed) >= needed) return absl::OkStatus();
   return InvalidField("`max_new_tokens` must be at least ", needed,
                       ", which an item of `constraint` needs",
@@ -95,12 +108,17 @@ absl::Status CheckRoom(const ItemConstraint& constraint,
 
 absl::StatusOr<std::shared_ptr<const ItemConstraint>> ConstrainToItems(
     const ItemCatalogues& catalogues, const Tokenizer* tokenizer,
-    const Request& request) {
+    int vocab_size, const Request& request) {
   const GenerationParams& params = request.params;
   if (!params.constraint || !params.constraint->items) return nullptr;
   const std::string& name = *params.constraint->items;
   std::shared_ptr<const ItemCatalogue> items = catalogues.Find(name);
   if (items == nullptr) return NoCatalogue(catalogues, name);
+  if (items->max_token() >= vocab_size) {
+    return InvalidField("`constraint.items`: ids of ", ShownInQuotes(name),
+                        " must be less than ", vocab_size,
+                        Got(items->max_token()));
+  }
   const SharedList<TokenId> end_ids = FinishingTokenIds(params);
   RETURN_IF_ERROR(CheckEndIds(*items, end_ids.items(), name));
   ItemOptions options = {

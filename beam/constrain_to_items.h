@@ -18,12 +18,13 @@ namespace espalier {
 // proportion to what it excludes, not to the catalogue.
 //   tokenizer  null: it must exclude no texts
 // Errors: kInvalidArgument naming `constraint.items` and the catalogues, if
-// there is none of this name; `constraint.exclude`, if it excludes a text that
-// has no tokens, or all items; the ids that end the output, if an item has one
-// before its last token; `min_new_tokens` if no item is so long;
+// there is none of this name, or an id of its items that is not in the
+// vocabulary or ends the output before an item's last token;
+// `constraint.exclude` or `exclude_prefixes`, if they exclude a text that has
+// no tokens, or all items; `min_new_tokens` if no item is so long;
 // `max_new_tokens`, if it has no room for any item, and the least that has.
 absl::StatusOr<std::shared_ptr<const ItemConstraint>> ConstrainToItems(
     const ItemCatalogues& catalogues, const Tokenizer* tokenizer,
-    const Request& request);
+    int vocab_size, const Request& request);
 
 }  // namespace espalier

@@ -59,6 +59,20 @@ void ItemConstraint::Exclude() {
       ranges.push_back(range);
     }
   }
+  // Before min_length no id may end the output, so an item that ends by one
+  // there is too short.
+  Range level = {ItemCatalogue::kRoot, ItemCatalogue::kRoot + 1};
+  for (int32_t i = 0; i < options_.min_length && !level.empty(); ++i) {
+    level = items_->Below(level);
+  }
+  for (Node node = level.begin; options_.min_length > 0 && node < level.end;
+       ++node) {
+    if (!std::ranges::binary_search(options_.end_ids, items_->token(node))) {
+      continue;
+    }
+    has_short_items_ = true;
+    ranges.push_back({node, node + 1});
+  }
   std::ranges::sort(above_);
   above_.erase(std::unique(above_.begin(), above_.end()), above_.end());
   std::ranges::sort(ranges, {}, &Range::begin);
@@ -99,6 +113,7 @@ bool ItemConstraint::Reaches(Range range, int32_t level, int32_t room) const {
 
 bool ItemConstraint::FitsAll(int32_t level, int32_t room) const {
   return room >= items_->max_length() - level &&
+         (!has_short_items_ || level >= options_.min_length) &&
          options_.min_length <= std::max(items_->min_leaf_length(), level + 1);
 }
 
@@ -124,12 +139,11 @@ Constraint::State ItemConstraint::Advance(State state, TokenId token) const {
 Constraint::Legal ItemConstraint::LegalTokens(State state, int32_t room) const {
   if (state == ended() || room < 1) return {};
   const int32_t level = items_->LevelOf(state);
-  if (IsFree(state, level, room) && !TakesEndId(state, level)) {
+  if (IsSlice(state, level, room)) {
     const Range children = items_->Children(state);
     return {items_->TokensOf(children), items_->NumLeaves(children)};
   }
-  // More room makes no difference.
-  const std::pair key = {state, std::min(room, items_->max_length() - level)};
+  const Key key = KeyOf(state, level, room);
   const std::lock_guard lock(mutex_);
   auto it = lists_.find(key);
   if (it == lists_.end()) {
@@ -143,6 +157,30 @@ Constraint::Legal ItemConstraint::LegalTokens(State state, int32_t room) const {
                              it->second.kept.capacity() * sizeof(TokenId));
   }
   return {it->second.tokens, it->second.num_last};
+}
+
+bool ItemConstraint::IsListed(State state, int32_t room) const {
+  if (state == ended() || room < 1) return true;
+  const int32_t level = items_->LevelOf(state);
+  if (IsSlice(state, level, room)) return true;
+  const std::lock_guard lock(mutex_);
+  return lists_.contains(KeyOf(state, level, room));
+}
+
+bool ItemConstraint::TryList(State state, int32_t room,
+                             int64_t max_effort) const {
+  if (state == ended() || room < 1) return true;
+  const int32_t level = items_->LevelOf(state);
+  if (IsSlice(state, level, room)) return true;
+  // The levels below each child are looked at, or all tokens are copied.
+  constexpr int64_t kEffortOfLevel = 8;
+  const int64_t num_levels =
+      FitsAll(level, room) ? 1 : std::min(room, items_->max_length() - level);
+  const int64_t effort =
+      kEffortOfLevel * num_levels * items_->Children(state).size();
+  if (effort > max_effort) return false;
+  LegalTokens(state, room);
+  return true;
 }
 
 std::vector<ItemCatalogue::Node> ItemConstraint::Touched(Range range) const {
@@ -200,7 +238,7 @@ ItemConstraint::List ItemConstraint::MakeList(Node node, int32_t level,
                       ? AppendNotExcluded(children, level, room, &list.kept)
                       : AppendLegal(children, level, room, &list.kept);
   bool are_all = std::ssize(list.kept) == children.size();
-  if (!children.empty() && TakesEndId(node, level) && !ends(node, room)) {
+  if (!children.empty() && AllowsEndId(node, level) && !ends(node, room)) {
     for (const TokenId id : options_.end_ids) {
       const auto at = std::ranges::lower_bound(list.kept, id);
       if (at != list.kept.end() && *at == id) continue;

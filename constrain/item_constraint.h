@@ -18,6 +18,7 @@
 // Thread safety: any thread may read.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -42,10 +43,10 @@ struct ItemOptions {
   TokenLists excluded = {};
   // Items that begin with one of these must not come.
   TokenLists excluded_prefixes = {};
-  // Shorter items must not come.
+  // Shorter items must not come; an end id at their end does not count.
   int32_t min_length = 0;
   // Limit on the lists that are kept.
-  int64_t max_list_bytes = int64_t{256} << 20;
+  int64_t max_list_bytes = int64_t{64} << 20;
 };
 
 class ItemConstraint final : public Constraint {
@@ -57,6 +58,8 @@ class ItemConstraint final : public Constraint {
   State Advance(State state, TokenId token) const override;
   // The error is kResourceExhausted: the lists take more than max_list_bytes.
   Legal LegalTokens(State state, int32_t room) const override;
+  bool IsListed(State state, int32_t room) const override;
+  bool TryList(State state, int32_t room, int64_t max_effort) const override;
   bool accepts(State state, int32_t room) const override;
   bool ends(State state, int32_t room) const override;
   int64_t MaxLegal(int64_t num_sequences) const override;
@@ -71,6 +74,8 @@ class ItemConstraint final : public Constraint {
  private:
   using Node = ItemCatalogue::Node;
   using Range = ItemCatalogue::Range;
+  // A list has a node, and the room that matters.
+  using Key = std::pair<Node, int32_t>;
   // Nodes [begin, end) that are excluded.
   struct Excluded {
     Node begin;
@@ -92,6 +97,10 @@ class ItemConstraint final : public Constraint {
   int64_t NumEnds(Range range, int32_t level) const;
   // True if one that may come ends in a range, or at most `room` levels below.
   bool Reaches(Range range, int32_t level, int32_t room) const;
+  // More room makes no difference to a list.
+  Key KeyOf(State state, int32_t level, int32_t room) const {
+    return {state, std::min(room, items_->max_length() - level)};
+  }
   // True if every item that begins no other, below a node of a level, fits into
   // the room and is not too short.
   bool FitsAll(int32_t level, int32_t room) const;
@@ -102,8 +111,12 @@ class ItemConstraint final : public Constraint {
     return items_->is_end(node) && NumEnds({node, node + 1}, level) > 0;
   }
   // True if an end id is legal. REQUIRES: tokens may follow.
-  bool TakesEndId(Node node, int32_t level) const {
+  bool AllowsEndId(Node node, int32_t level) const {
     return has_end_ids() && IsEnd(node, level);
+  }
+  // True if the list of a node is a slice of the catalogue.
+  bool IsSlice(Node node, int32_t level, int32_t room) const {
+    return IsFree(node, level, room) && !AllowsEndId(node, level);
   }
   // Returns the nodes of a range that are excluded, or above one that is,
   // ascending.
@@ -122,11 +135,12 @@ class ItemConstraint final : public Constraint {
   std::vector<Excluded> excluded_;  // ascending, apart from each other
   std::vector<Node> above_;         // ascending: nodes above an excluded one
   bool has_inner_ends_ = false;     // if there are end ids
+  // Items end by an end id where min_length still bans it.
+  bool has_short_items_ = false;
   const absl::Status too_many_lists_;
 
   mutable std::mutex mutex_;
-  mutable std::map<std::pair<Node, int32_t>, List> lists_
-      ABSL_GUARDED_BY(mutex_);
+  mutable std::map<Key, List> lists_ ABSL_GUARDED_BY(mutex_);
   mutable int64_t num_list_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 

@@ -19,11 +19,22 @@
 namespace espalier::serve::routes {
 namespace {
 
-// Catalogues at most. Their memory is bounded by those of their bodies.
 constexpr size_t kMaxCatalogues = 64;
-// While a catalogue is built, for each byte of its lines: the byte, tokens, the
-// keys that they are sorted by, and the catalogue.
-constexpr int64_t kHeldPerByte = 6;
+// While a catalogue is built, for each byte of its lines, of which an item has
+// four at least: the byte, tokens, the keys that they are sorted by, and the
+// catalogue.
+constexpr int64_t kHeldPerByte = 16;
+
+// Errors: kInvalidArgument naming the catalogue, if it would be one too many.
+absl::Status CheckNumber(const ItemCatalogues& catalogues,
+                         const std::string& name) {
+  if (catalogues.Find(name) != nullptr ||
+      catalogues.Names().size() < kMaxCatalogues) {
+    return absl::OkStatus();
+  }
+  return InvalidArgument("there may be ", kMaxCatalogues, " catalogues, and ",
+                         ShownInQuotes(name), " would be one more: delete one");
+}
 
 // The lines of a catalogue, with what they hold of the server's memory.
 struct Lines {
@@ -36,7 +47,7 @@ boost::asio::awaitable<absl::StatusOr<std::shared_ptr<Lines>>> ReadLines(
     ServerState& server, http::Exchange& exchange) {
   constexpr int64_t kStep = 1 << 20;
   auto lines = std::make_shared<Lines>();
-  // At once where it is known, so that one that is too large is told so.
+  // At once where the size is known: one that is too large is not read.
   int64_t num_known = 0;
   if (!absl::SimpleAtoi(ToAbsl(exchange.request().Find("content-length")),
                         &num_known)) {
@@ -100,11 +111,7 @@ RouteWork PutItems(ServerState& server, RouteCall& call) {
   ItemCatalogues& catalogues = server.model.load()->generator.items();
   const std::string name = call.id;
   absl::Status refusal = CheckCatalogueName(name);
-  if (refusal.ok() && catalogues.Find(name) == nullptr &&
-      catalogues.Names().size() >= kMaxCatalogues) {
-    refusal = InvalidArgument("there may be ", kMaxCatalogues,
-                              " catalogues, and there are: delete one");
-  }
+  if (refusal.ok()) refusal = CheckNumber(catalogues, name);
   if (!refusal.ok()) {
     co_await Refuse(call, openai::ErrorOf(refusal));
     co_return;
@@ -122,6 +129,8 @@ RouteWork PutItems(ServerState& server, RouteCall& call) {
     ASSIGN_OR_RETURN(std::shared_ptr<const ItemCatalogue> items,
                      ReadItems(lines->text, generator.tokenizer().get(),
                                generator.description().vocab_size));
+    // Again: others may have been added. This thread alone adds them.
+    RETURN_IF_ERROR(CheckNumber(catalogues, name));
     return WriteJson(Describe(name, catalogues.Put(name, std::move(items))));
   };
   absl::StatusOr<std::string> answer =

@@ -48,8 +48,8 @@ std::shared_ptr<ItemCatalogues> Toys(const Lists& items) {
 absl::StatusOr<Result> SearchItems(const LogitsModel& model,
                                    const Request& request,
                                    const ItemCatalogues& catalogues) {
-  ASSIGN_OR_RETURN(auto constraint,
-                   ConstrainToItems(catalogues, nullptr, request));
+  ASSIGN_OR_RETURN(auto constraint, ConstrainToItems(catalogues, nullptr,
+                                                     kItemVocabSize, request));
   return SearchAsTheEngine(model, request, nullptr, std::move(constraint));
 }
 
@@ -204,7 +204,7 @@ TEST(ItemSearchTest, ErrorsNameFieldAndValue) {
   const auto error = [&](auto change) {
     Request request = ForItems(2);
     change(request.params);
-    const auto made = ConstrainToItems(*toys, nullptr, request);
+    const auto made = ConstrainToItems(*toys, nullptr, kItemVocabSize, request);
     EXPECT_EQ(made.status().code(), absl::StatusCode::kInvalidArgument);
     return Message(made.status());
   };
@@ -218,22 +218,49 @@ TEST(ItemSearchTest, ErrorsNameFieldAndValue) {
             "max_new_tokens must be at least 2, which an item of constraint "
             "needs, got 1");
   EXPECT_EQ(error([](auto& params) { params.min_new_tokens = 4; }),
-            "min_new_tokens must be at most 3, the tokens of the longest item "
-            "of constraint, got 4");
+            "min_new_tokens must leave an item of \"toys\", the longest of "
+            "which has 3 tokens, got 4");
   EXPECT_EQ(error([](auto& params) {
               params.constraint->exclude_prefixes = {{3}, {6}};
             }),
-            "constraint.exclude must leave an item of \"toys\"");
+            "constraint.exclude_prefixes must leave an item of \"toys\", got "
+            "2");
   EXPECT_EQ(error([](auto& params) {
               params.constraint->exclude = {TextOrTokens("ball")};
             }),
             "constraint.exclude[0] must be a list of ids without a tokenizer, "
             "got \"ball\"");
   Request request = ForItems(2);
-  EXPECT_EQ(
-      Message(ConstrainToItems(ItemCatalogues(), nullptr, request).status()),
-      "constraint.items must name a catalogue, of which there is none, "
-      "got \"toys\"");
+  EXPECT_EQ(Message(ConstrainToItems(*toys, nullptr, 8, request).status()),
+            "constraint.items: ids of \"toys\" must be less than 8, got 8");
+  EXPECT_EQ(Message(ConstrainToItems(ItemCatalogues(), nullptr, kItemVocabSize,
+                                     request)
+                        .status()),
+            "constraint.items must name a catalogue, of which there is none, "
+            "got \"toys\"");
+}
+
+// No id may end the output before min_new_tokens, so an item that ends by one
+// there does not come.
+TEST(ItemSearchTest, AnEndIdOfAnItemDoesNotCountTowardItsLength) {
+  const auto toys = Toys({{5, kItemEos}, {6, 7, 8}, {6, 7, kItemEos}});
+  const LogitsModel model = ToyLogitsModel({.vocab_size = kItemVocabSize});
+  for (const int64_t min_new_tokens : {0, 1, 2, 3}) {
+    Request request = ForItems(3);
+    request.params.min_new_tokens = min_new_tokens;
+    ASSERT_OK_AND_ASSIGN(const Result result,
+                         SearchItems(model, request, *toys));
+    EXPECT_EQ(result.hypotheses.size(), min_new_tokens < 2   ? 3
+                                        : min_new_tokens < 3 ? 2
+                                                             : 1);
+  }
+  Request request = ForItems(3);
+  request.params.min_new_tokens = 2;
+  EXPECT_EQ(Message(ConstrainToItems(*Toys({{5, kItemEos}}), nullptr,
+                                     kItemVocabSize, request)
+                        .status()),
+            "min_new_tokens must leave an item of \"toys\", the longest of "
+            "which has 2 tokens, got 2");
 }
 
 // A request may exclude items that the catalogue has no more.

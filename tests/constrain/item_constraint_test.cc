@@ -41,9 +41,10 @@ class Oracle {
           std::ranges::any_of(prefixes, [&](const List& prefix) {
             return BeginsWith(item, prefix);
           });
-      if (!item.empty() && !is_excluded && item.size() >= min_length) {
-        items_.insert(item);
-      }
+      if (item.empty() || is_excluded) continue;
+      const bool has_end_id =
+          std::ranges::find(end_ids_, item.back()) != end_ids_.end();
+      if (item.size() - (has_end_id ? 1 : 0) >= min_length) items_.insert(item);
     }
   }
 

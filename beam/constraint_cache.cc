@@ -142,8 +142,12 @@ absl::StatusOr<GrammarLanguage> CompileKind(const ConstraintParams& params,
   }
   if (params.regex) return CompileRegex(*params.regex);
   if (params.choice) return CompileChoice(params.choice->items());
-  return CompileJsonSchemaWithCalls(*params.json_schema,
-                                    {.has_spaces = params.has_spaces});
+  const JsonSchemaOptions options = {.has_spaces = params.has_spaces};
+  // must_contain needs an automaton without calls.
+  if (!params.must_contain.empty()) {
+    return CompileJsonSchema(*params.json_schema, options);
+  }
+  return CompileJsonSchemaWithCalls(*params.json_schema, options);
 }
 
 absl::StatusOr<GrammarLanguage> CompileLanguage(const ConstraintParams& params,

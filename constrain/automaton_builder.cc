@@ -199,7 +199,6 @@ absl::StatusOr<ByteAutomaton> BuildAutomaton(DfaEdges dfa,
   RETURN_IF_ERROR(
       budget->Take(kStepsOfEdge * (static_cast<int64_t>(dfa.edges.size()) +
                                    dfa.num_states())));
-  MergeClasses(&dfa);
   const int num_states_before = dfa.num_states();
   MergeClasses(&dfa);  // fewer edges for the passes below
   RETURN_IF_ERROR(Trim(&dfa));

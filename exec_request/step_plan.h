@@ -103,7 +103,8 @@ struct SelectionParams {
   // filters. A beam's values add up to its cum_log_prob (TokenValues,
   // kernels/gumbel_topk/gumbel_topk.h).
   bool reports_processed = false;
-  // True: they have TokenLogProb::legal_log_mass. Only on the host.
+  // True: reported log-probabilities have TokenLogProb::legal_log_mass. On the
+  // host alone.
   bool reports_legal_mass = false;
   // Owns the memory that PlanSelection::allowed points to, and `constraint`.
   std::shared_ptr<const void> allowed_owner = nullptr;

@@ -62,7 +62,7 @@ class ConstraintDrafter final : public Drafter {
   void Follow(TokenId token, Place* place) const;
   void DraftForced(size_t max_tokens, std::vector<TokenId>* draft) const;
   // Returns the forced token at a place; -1 if there is none.
-  //   spelling  of what is forced there, or empty; becomes what is left of it
+  //   spelling  in: that of the bytes forced there, or empty; out: the rest
   //             behind the token
   TokenId ForcedAt(const Place& place, size_t max_bytes,
                    Spelling* spelling) const;

@@ -52,7 +52,10 @@ absl::StatusOr<GrammarLanguage> CompileSchemaFile(
     const ConstrainOptions& options) {
   ASSIGN_OR_RETURN(const std::string schema,
                    ReadFile(options.json_schema, kMaxSchemaBytes));
-  return CompileJsonSchemaWithCalls(schema, {.has_spaces = !options.no_spaces});
+  const JsonSchemaOptions json = {.has_spaces = !options.no_spaces};
+  // --must-contain needs an automaton without calls.
+  if (!options.must_contain.empty()) return CompileJsonSchema(schema, json);
+  return CompileJsonSchemaWithCalls(schema, json);
 }
 
 absl::StatusOr<GrammarLanguage> CompileGrammarFile(
@@ -584,6 +587,10 @@ absl::Status CheckOptions(const ConstrainOptions& options) {
                            options.must_contain.size());
   }
   for (size_t i = 0; i < options.must_contain.size(); ++i) {
+    if (options.must_contain[i].empty()) {
+      return InvalidArgument("--must-contain: text ", i + 1,
+                             " must not be empty");
+    }
     if (!IsUtf8(options.must_contain[i])) {
       return InvalidArgument("--must-contain: text ", i + 1, " is not UTF-8");
     }

@@ -115,7 +115,9 @@ class ItemsRun {
   absl::StatusOr<std::vector<TokenId>> ReadArgument(
       const std::string& argument) const {
     if (argument.starts_with('[') || tokenizer_ == nullptr) {
-      return ReadItem(argument, tokenizer_, kMostTokens);
+      return ReadItem(
+          argument, tokenizer_,
+          tokenizer_ != nullptr ? tokenizer_->vocab_size() : kMostTokens);
     }
     return tokenizer_->EncodeOutput(argument);
   }
@@ -164,9 +166,11 @@ absl::StatusOr<int> ConstrainToItems(const ConstrainOptions& options) {
                      LoadModelText(options.model, options.names.Of("model")));
   }
   const Tokenizer* const tokenizer = text.tokenizer.get();
+  const int vocab_size =
+      tokenizer != nullptr ? tokenizer->vocab_size() : kMostTokens;
   const Stopwatch stopwatch;
   absl::StatusOr<std::shared_ptr<const ItemCatalogue>> items =
-      LoadItems(options.items, tokenizer, kMostTokens);
+      LoadItems(options.items, tokenizer, vocab_size);
   if (!items.ok()) return Annotate(items.status(), "--items");
   const double read_ms = absl::ToDoubleMilliseconds(stopwatch.Elapsed());
   ASSIGN_OR_RETURN(const std::unique_ptr<Output> output, Output::Open("-"));

@@ -28,9 +28,10 @@ void AddSplitOption(CLI::App* command, RuntimeOptions* options);
 // The options of the model, the device and the engine.
 void AddGeneratorOptions(CLI::App* command, RuntimeOptions* options);
 
-// --draft-model, of commands that generate.
 // --items NAME=FILE, once for each catalogue.
 void AddItemsOption(CLI::App* command, RuntimeOptions* options);
+
+// --draft-model, of commands that generate.
 void AddDraftModelOption(CLI::App* command, RuntimeOptions* options);
 
 // Adds both, and the options of the prompt template.

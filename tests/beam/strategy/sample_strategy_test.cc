@@ -131,6 +131,45 @@ std::vector<std::pair<int, TokenTree::Node>> Ended(
   return ended;
 }
 
+// Tokens 1 to 4 may always follow, and each list takes long.
+class LongLists final : public Constraint {
+ public:
+  State start() const override { return 0; }
+  State Advance(State, TokenId token) const override {
+    return std::ranges::find(tokens_, token) != tokens_.end() ? 0 : kNone;
+  }
+  Legal LegalTokens(State, int32_t) const override { return {tokens_}; }
+  bool TryList(State, int32_t, int64_t) const override { return false; }
+  bool accepts(State, int32_t) const override { return false; }
+  bool ends(State, int32_t) const override { return false; }
+  int64_t MaxLegal(int64_t num_sequences) const override {
+    return num_sequences * std::ssize(tokens_);
+  }
+  int64_t MaxLast(int64_t) const override { return 0; }
+
+ private:
+  const std::vector<TokenId> tokens_ = {1, 2, 3, 4};
+};
+
+// Where a list takes long, a draft ends, unless it was drawn: what is accepted
+// must not depend on that. So each row of a draft has its legal tokens.
+TEST(SampleStrategyTest, RowsOfDrawnDraftsHaveTheirLegalTokens) {
+  for (const bool are_drawn : {false, true}) {
+    SampleStrategy strategy(SampleParams(10), std::make_shared<LongLists>());
+    ASSERT_OK(strategy.Advance(Best(1, -0.5f), nullptr));
+    const std::vector<std::vector<TokenId>> drafts =
+        strategy.CutDrafts({{2, 3, 4}}, are_drawn);
+    EXPECT_EQ(drafts[0].size(), are_drawn ? 3 : 0);
+    PlanSelection selection;
+    strategy.DescribeSelection(&selection);
+    strategy.DescribeDrafts(drafts, &selection);
+    ASSERT_EQ(selection.allowed.size(), drafts[0].size() + 1);
+    for (const std::span<const TokenId> allowed : selection.allowed) {
+      EXPECT_THAT(allowed, ElementsAre(1, 2, 3, 4));
+    }
+  }
+}
+
 TEST(SampleStrategyTest, SamplesThatEndedAreThoseBeforeTheStep) {
   GenerationParams params = SampleParams(9);
   params.num_return_sequences = 3;

@@ -271,7 +271,9 @@ TEST_F(GeneratorConstraintsTest, ForcedDraftsChangeNothingAndSaveSteps) {
       for (const SpeculationMethod method :
            {SpeculationMethod::kConstraint, SpeculationMethod::kNgram,
             SpeculationMethod::kSuffix}) {
-        params.speculate = {.method = method, .num_tokens = 8};
+        // Whatever a draft costs here, as under sanitizers.
+        params.speculate = {
+            .method = method, .num_tokens = 8, .always_drafts = true};
         ASSERT_OK_AND_ASSIGN(const Generation drafted, Run(params));
         ExpectSameAnswer(plain, drafted);
         // Rejected drafts of history leave the others out, too.
@@ -281,7 +283,8 @@ TEST_F(GeneratorConstraintsTest, ForcedDraftsChangeNothingAndSaveSteps) {
       }
       if (!draws) continue;
       params.speculate = {.method = SpeculationMethod::kConstraint,
-                          .mode = SpeculationMode::kRejection};
+                          .mode = SpeculationMode::kRejection,
+                          .always_drafts = true};
       ASSERT_OK_AND_ASSIGN(const Generation other, Run(params));
       EXPECT_GT(other.usage.num_accepted_tokens, 0);
     }
@@ -307,7 +310,9 @@ TEST(GeneratorForcedDraftsTest, TheDefaultIsLeftOutWithoutAConstraint) {
       Generator::Load(
           EnFrDir(),
           {.num_threads = 1,
-           .speculate = SpeculationParams{SpeculationMethod::kConstraint}})
+           .speculate =
+               SpeculationParams{.method = SpeculationMethod::kConstraint,
+                                 .always_drafts = true}})
           .value();
   GenerationParams params;
   params.max_new_tokens = 80;

@@ -54,6 +54,8 @@ absl::Status CheckDraftModelFits(const ModelDescription& model,
                          model.vocab_size);
 }
 
+DraftModel::~DraftModel() = default;
+
 absl::StatusOr<std::unique_ptr<DraftModel>> DraftModel::Create(
     std::shared_ptr<Model> model, std::shared_ptr<ThreadPool> pool,
     std::shared_ptr<DraftSampler> sampler) {

@@ -76,6 +76,7 @@ class DraftModel {
   static absl::StatusOr<std::unique_ptr<DraftModel>> Create(
       std::shared_ptr<Model> model, std::shared_ptr<ThreadPool> pool,
       std::shared_ptr<DraftSampler> sampler = nullptr);
+  ~DraftModel();
 
   const ModelDescription& description() const { return model_->description(); }
   // True if Run() supports sequences with DraftSequence::verified_before.

@@ -151,7 +151,7 @@ class LongLists final : public Constraint {
   const std::vector<TokenId> tokens_ = {1, 2, 3, 4};
 };
 
-// Where a list takes long, a draft ends, unless it was drawn: what is accepted
+// A draft ends before a long list, unless it was drawn: what is accepted
 // must not depend on that. So each row of a draft has its legal tokens.
 TEST(SampleStrategyTest, RowsOfDrawnDraftsHaveTheirLegalTokens) {
   for (const bool are_drawn : {false, true}) {

@@ -1,18 +1,18 @@
 // ConstraintDrafter: drafts the tokens that the constraint of a request forces
-// (constrain/constraint.h). Where but one token may follow, it is that token.
-// Where several may, and all of them spell the same bytes, as after {"na of
+// (constrain/constraint.h). A single legal token is drafted as it is. Several
+// legal tokens may spell the same forced bytes, as after {"na of
 //
 //   {"name": "..."}     me": , or m e ": , or m e " : ...
 //
-// it is the one with which the tokenizer would write these bytes behind the
-// text so far, because the model has learnt that spelling. The draft ends
-// before a token in whose place a longer one may follow that also begins the
-// text behind the forced bytes.
+// Then the draft is the tokenizer's spelling of these bytes behind the text so
+// far, because the model has learnt that spelling. The draft ends before a
+// token in whose place a longer one may follow that also begins the text behind
+// the forced bytes.
 //
 //   {"name": "Ada"}     the draft ends before "  because  "A  may follow
 //
-// Where nothing is forced, the draft is that of another drafter, if there is
-// one. If its draft begins with the forced tokens, it is taken whole.
+// Another drafter, if there is one, drafts if nothing is forced. If its draft
+// begins with the forced tokens, it is taken whole.
 //
 // Thread safety: forks belong to one strand.
 #pragma once

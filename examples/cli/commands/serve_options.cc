@@ -81,10 +81,11 @@ void AddAccessOptions(CLI::App* command, ServeOptions* options) {
           "an address that others reach, without an API key",
           &options->server.insecure)
       ->group(kGroup);
-  AddFlag(command, "--allow-control",
-          "POST /reset_prefix_cache, and PUT and DELETE /v1/items/{name}, which "
-          "change the server for all clients",
-          &options->server.allow_control)
+  AddFlag(
+      command, "--allow-control",
+      "POST /reset_prefix_cache, and PUT and DELETE /v1/items/{name}, which "
+      "change the server for all clients",
+      &options->server.allow_control)
       ->group(kGroup);
   command
       ->add_option("--allowed-origin", options->allowed_origins,

@@ -418,14 +418,18 @@ void AddConstrainCommand(CLI::App* app, std::span<char* const> args,
                    "the texts that match a regular expression as a whole")
       ->option_text("PATTERN")
       ->group("Language");
-  command
-      ->add_option("--choice", options->choices,
-                   "this text; give it once for each text")
-      ->expected(1)
-      ->allow_extra_args(false)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
-      ->option_text("TEXT")
-      ->group("Language");
+  const auto add_texts = [command](const std::string& flag,
+                                   std::vector<std::string>* texts,
+                                   const std::string& help) {
+    command->add_option(flag, *texts, help)
+        ->expected(1)
+        ->allow_extra_args(false)
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+        ->option_text("TEXT")
+        ->group("Language");
+  };
+  add_texts("--choice", &options->choices,
+            "this text; give it once for each text");
   command
       ->add_option("--json-schema", options->json_schema,
                    "the JSON texts of the values that satisfy a JSON Schema")
@@ -436,14 +440,8 @@ void AddConstrainCommand(CLI::App* app, std::span<char* const> args,
                    "the texts of a grammar in GBNF, as of llama.cpp")
       ->option_text("FILE")
       ->group("Language");
-  command
-      ->add_option("--must-contain", options->must_contain,
-                   "texts that contain this one; give it once for each")
-      ->expected(1)
-      ->allow_extra_args(false)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
-      ->option_text("TEXT")
-      ->group("Language");
+  add_texts("--must-contain", &options->must_contain,
+            "texts that contain this one; give it once for each");
   command
       ->add_option("--items", options->items,
                    "the items of a catalogue: JSON lines, each a list of token "

@@ -142,11 +142,10 @@ absl::StatusOr<GrammarLanguage> CompileKind(const ConstraintParams& params,
   }
   if (params.regex) return CompileRegex(*params.regex);
   if (params.choice) return CompileChoice(params.choice->items());
-  const JsonSchemaOptions options = {.has_spaces = params.has_spaces};
   // must_contain needs an automaton without calls.
-  if (!params.must_contain.empty()) {
-    return CompileJsonSchema(*params.json_schema, options);
-  }
+  const JsonSchemaOptions options = {
+      .has_spaces = params.has_spaces,
+      .only_recursion_is_called = !params.must_contain.empty()};
   return CompileJsonSchemaWithCalls(*params.json_schema, options);
 }
 

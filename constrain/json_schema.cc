@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -746,6 +747,11 @@ absl::StatusOr<GrammarLanguage> CompileJsonSchemaWithCalls(
         .CompileWithCalls(may_be_called);
   };
   CompileBudget first_budget(limits);
+  if (options.only_recursion_is_called) {
+    JsonSchemaOptions unrolled = options;
+    unrolled.max_unrolled_lengths = std::numeric_limits<int64_t>::max();
+    return compile(unrolled, &first_budget, /*may_be_called=*/nullptr);
+  }
   bool may_be_called = false;
   absl::StatusOr<GrammarLanguage> language =
       compile(options, &first_budget, &may_be_called);

@@ -54,6 +54,9 @@ struct JsonSchemaOptions {
   // as large as what it is about.
   int64_t max_unrolled_length = 16;
   int64_t max_unrolled_lengths = 1024;
+  // With calls: only references that lead back are called, however large the
+  // automaton is.
+  bool only_recursion_is_called = false;
 };
 
 // Errors: kInvalidArgument with the JSON pointer of the keyword that cannot be

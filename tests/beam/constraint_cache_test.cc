@@ -358,6 +358,29 @@ TEST(ConstraintCacheTest, WhatCannotBeCompiledIsNamed) {
                        "makes the text that it is of, got regex"));
 }
 
+// Strings of a schema that would have counters are unrolled; what recurs cannot
+// be.
+TEST(ConstraintCacheTest, MustContainGoesWithWhatDoesNotRecur) {
+  ConstraintCache cache(SharedEnFrTokenizer(), CachedModel());
+  const auto compile = [&](ConstraintParams constraint) {
+    constraint.must_contain = {"a", "b"};
+    return cache.Get(Constrained(std::move(constraint))).status();
+  };
+  EXPECT_OK(compile({}));
+  EXPECT_OK(compile({.regex = "[a-c]+"}));
+  EXPECT_OK(
+      compile({.json_schema = R"({"type": "string", "maxLength": 2000})"}));
+  EXPECT_THAT(
+      compile({.json_schema = R"({"properties": {"a": {"$ref": "#"}}})"}),
+      StatusIs(kInvalid, HasSubstr("must_contain must be empty with "
+                                   "constraint.json_schema that recurs")));
+  EXPECT_THAT(compile({.grammar = "root ::= \"(\" root \")\" | \"a\""}),
+              StatusIs(kInvalid, HasSubstr("constraint.grammar that recurs")));
+  EXPECT_THAT(compile({.regex = "a*"}),
+              StatusIs(kInvalid, HasSubstr("contains all words")));
+  EXPECT_EQ(cache.num_compiled(), 6);
+}
+
 TEST(ConstraintCacheTest, ManyChoicesAreCompiled) {
   std::vector<std::string> texts;
   for (int i = 0; i < 100'000; ++i) texts.push_back(std::to_string(i * 7919));

@@ -52,10 +52,10 @@ absl::StatusOr<GrammarLanguage> CompileSchemaFile(
     const ConstrainOptions& options) {
   ASSIGN_OR_RETURN(const std::string schema,
                    ReadFile(options.json_schema, kMaxSchemaBytes));
-  const JsonSchemaOptions json = {.has_spaces = !options.no_spaces};
   // --must-contain needs an automaton without calls.
-  if (!options.must_contain.empty()) return CompileJsonSchema(schema, json);
-  return CompileJsonSchemaWithCalls(schema, json);
+  return CompileJsonSchemaWithCalls(
+      schema, {.has_spaces = !options.no_spaces,
+               .only_recursion_is_called = !options.must_contain.empty()});
 }
 
 absl::StatusOr<GrammarLanguage> CompileGrammarFile(

@@ -84,13 +84,15 @@ absl::Status NoItem(const ItemConstraint& constraint,
         ", the longest of which has ", Pluralize(max_length, "token"),
         Got(params.min_new_tokens));
   }
-  constexpr std::string_view kPrefixes = "constraint.exclude_prefixes";
+  const std::string_view field =
+      given.exclude.empty()            ? "constraint.exclude_prefixes"
+      : given.exclude_prefixes.empty() ? "constraint.exclude"
+                                       : "constraint";
   return InvalidField(
-      FieldName{given.exclude.empty() ? kPrefixes : "constraint.exclude"},
-      " must leave an item of ", ShownInQuotes(*given.items),
+      FieldName{field}, " must leave an item of ", ShownInQuotes(*given.items),
       params.min_new_tokens > 0 ? Prose(" that `min_new_tokens` allows")
                                 : Prose(""),
-      Got(num_excluded));
+      Got(Pluralize(num_excluded, "exclusion")));
 }
 
 // Items that are too long for max_new_tokens are left out, but one must fit.

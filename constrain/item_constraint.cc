@@ -65,8 +65,8 @@ void ItemConstraint::Exclude() {
   for (int32_t i = 0; i < options_.min_length && !level.empty(); ++i) {
     level = items_->Below(level);
   }
-  for (Node node = level.begin; options_.min_length > 0 && node < level.end;
-       ++node) {
+  const bool may_be_short = options_.min_length > 0 && has_end_ids();
+  for (Node node = level.begin; may_be_short && node < level.end; ++node) {
     if (!std::ranges::binary_search(options_.end_ids, items_->token(node))) {
       continue;
     }
@@ -144,13 +144,18 @@ Constraint::Legal ItemConstraint::LegalTokens(State state, int32_t room) const {
     return {items_->TokensOf(children), items_->NumLeaves(children)};
   }
   const Key key = KeyOf(state, level, room);
-  const std::lock_guard lock(mutex_);
-  auto it = lists_.find(key);
-  if (it == lists_.end()) {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto it = lists_.find(key);
+    if (it != lists_.end()) return {it->second.tokens, it->second.num_last};
     if (num_list_bytes_ > options_.max_list_bytes) {
       return {.error = &too_many_lists_};
     }
-    it = lists_.emplace(key, MakeList(state, level, room)).first;
+  }
+  List list = MakeList(state, level, room);
+  const std::lock_guard lock(mutex_);
+  const auto [it, is_new] = lists_.try_emplace(key, std::move(list));
+  if (is_new) {
     // The node of a tree has four words more.
     num_list_bytes_ +=
         static_cast<int64_t>(sizeof(*it) + 4 * sizeof(void*) +
@@ -172,12 +177,14 @@ bool ItemConstraint::TryList(State state, int32_t room,
   if (state == ended() || room < 1) return true;
   const int32_t level = items_->LevelOf(state);
   if (IsSlice(state, level, room)) return true;
-  // The levels below each child are looked at, or all tokens are copied.
+  // All tokens are copied, and the levels below some are looked at.
   constexpr int64_t kEffortOfLevel = 8;
-  const int64_t num_levels =
-      FitsAll(level, room) ? 1 : std::min(room, items_->max_length() - level);
+  const Range children = items_->Children(state);
+  const int64_t num_looked_at =
+      FitsAll(level, room) ? std::ssize(Touched(children)) : children.size();
+  const int64_t num_levels = std::min(room, items_->max_length() - level);
   const int64_t effort =
-      kEffortOfLevel * num_levels * items_->Children(state).size();
+      children.size() + kEffortOfLevel * num_levels * num_looked_at;
   if (effort > max_effort) return false;
   LegalTokens(state, room);
   return true;

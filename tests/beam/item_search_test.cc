@@ -224,7 +224,13 @@ TEST(ItemSearchTest, ErrorsNameFieldAndValue) {
               params.constraint->exclude_prefixes = {{3}, {6}};
             }),
             "constraint.exclude_prefixes must leave an item of \"toys\", got "
-            "2");
+            "2 exclusions");
+  EXPECT_EQ(error([](auto& params) {
+              params.constraint->exclude = {
+                  TextOrTokens(std::vector<TokenId>{6, 7, 8})};
+              params.constraint->exclude_prefixes = {{3}};
+            }),
+            "constraint must leave an item of \"toys\", got 2 exclusions");
   EXPECT_EQ(error([](auto& params) {
               params.constraint->exclude = {TextOrTokens("ball")};
             }),

@@ -202,6 +202,21 @@ TEST(ItemConstraintTest, ListsAreSlicesWhereNothingIsLeftOut) {
             items->Next(constraint.start()).data());
 }
 
+TEST(ItemConstraintTest, ListsThatAreNoSlicesAreTriedWithinAnEffort) {
+  const ItemConstraint constraint(std::make_shared<const ItemCatalogue>(
+      ListsOf({{1, 2}, {1, 3, 4}, {2, 5, 6, 7}})));
+  const auto start = constraint.start();
+  EXPECT_TRUE(constraint.IsListed(start, 4));  // a slice: all items fit
+  EXPECT_TRUE(constraint.TryList(start, 4, 0));
+  EXPECT_FALSE(constraint.IsListed(start, 3));
+  EXPECT_FALSE(constraint.TryList(start, 3, 3));
+  EXPECT_FALSE(constraint.IsListed(start, 3));
+  EXPECT_TRUE(constraint.TryList(start, 3, 1000));
+  EXPECT_TRUE(constraint.IsListed(start, 3));
+  EXPECT_FALSE(constraint.TryList(start, 3, 3));
+  EXPECT_FALSE(constraint.IsListed(start, 2));
+}
+
 TEST(ItemConstraintTest, ListsHaveALimit) {
   Lists lists;
   for (TokenId token = 0; token < 100; ++token) {

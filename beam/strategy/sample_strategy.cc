@@ -55,7 +55,8 @@ std::vector<std::vector<TokenId>> SampleStrategy::CutDrafts(
     std::vector<std::vector<TokenId>> drafts, bool are_drawn) const {
   CHECK(is_forked_) << "samples have one row before the first step";
   for (size_t rank = 0; rank < live_.size(); ++rank) {
-    // A cut by the lists would depend on what was drawn.
+    // The end of a drawn draft must not depend on its tokens, so its lists are
+    // made however long they take.
     const size_t length = LengthOfDraft(samples_[live_[rank]], drafts[rank],
                                         /*makes_lists=*/are_drawn);
     if (length == drafts[rank].size()) continue;

@@ -286,11 +286,15 @@ TEST(BatchTest, OutputThatCannotBeWrittenIsAnError) {
 TEST(BatchTest, ATraceSaysWhyRequestsEndedWithoutAnswer) {
   const ScratchDirectory scratch;
   const std::string trace = scratch.path("trace.jsonl");
-  const std::string longer =
-      R"({"prompt": "It rains.", "params": {"max_new_tokens": 250,)"
-      R"( "ignore_eos": true}})";
-  const ProgramRun run = RunBatch(std::string(kGoodLine) + "\n" + longer,
-                                  {"--output", "/dev/full", "--trace", trace});
+  // So many that some still run, or wait, when the first answer is written.
+  std::string lines = std::string(kGoodLine) + "\n";
+  for (int i = 0; i < 100; ++i) {
+    lines += R"({"prompt": "It rains.", "params": {"max_new_tokens": 250,)"
+             R"( "ignore_eos": true}})"
+             "\n";
+  }
+  const ProgramRun run =
+      RunBatch(lines, {"--output", "/dev/full", "--trace", trace});
   EXPECT_EQ(run.exit_code, 2);
   EXPECT_THAT(RunEspalier({"trace", trace}).out,
               HasSubstr("\nCANCELLED: the output cannot be written\n"));

@@ -1,6 +1,7 @@
 #include "beam/group_tracer.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "beam/strategy/selection_options.h"
@@ -140,6 +141,53 @@ void GroupTracer::RecordPages(std::span<const HeldPages> slots,
   sink_->On(event);
 }
 
+TraceLegalRow GroupTracer::DescribeLegal(
+    const StoppingCriteria::Progress& progress, int node,
+    const SelectionResult& answer, int candidate) const {
+  TraceLegalRow row = {.node = node,
+                       .state = progress.state,
+                       .room = progress.room,
+                       .num_legal = static_cast<int>(
+                           criteria_->LegalTokens(progress).tokens.size())};
+  if (candidate < 0 || candidate >= answer.logprobs.size()) return row;
+  const std::optional<float> mass = answer.logprobs[candidate].legal_log_mass;
+  if (mass && std::isfinite(*mass)) row.legal_log_mass = mass;
+  return row;
+}
+
+void GroupTracer::RecordLegal(const StoppingCriteria& criteria,
+                              std::vector<StoppingCriteria::Progress> live,
+                              const SelectionResult& answer,
+                              std::span<const int> parents) {
+  criteria_ = &criteria;
+  progress_ = std::move(live);
+  // Before the first result all sequences are one row.
+  progress_.resize(std::min(progress_.size(), parents.size()));
+  std::vector<int> candidates(progress_.size(), -1);  // the first of each row
+  for (int i = static_cast<int>(answer.candidates.size()) - 1; i >= 0; --i) {
+    const int rank = answer.candidates[i].beam;
+    if (rank < candidates.size()) candidates[rank] = i;
+  }
+  TraceLegal event{.request = id_};
+  for (size_t rank = 0; rank < progress_.size(); ++rank) {
+    const auto living = living_.find(parents[rank]);
+    event.rows.push_back(DescribeLegal(
+        progress_[rank], living == living_.end() ? kTraceRoot : living->second,
+        answer, candidates[rank]));
+  }
+  sink_->On(event);
+}
+
+void GroupTracer::RecordLegalAfterDraft(int idx, int node,
+                                        const SelectionResult& answer) {
+  const Candidate& draft = answer.candidates[idx];
+  StoppingCriteria::Progress& progress = progress_[draft.beam];
+  criteria_->Feed(draft.token, &progress);
+  sink_->On(
+      TraceLegal{.request = id_,
+                 .rows = {DescribeLegal(progress, node, answer, idx + 1)}});
+}
+
 TraceCandidate GroupTracer::Describe(const Candidate& candidate,
                                      const Decision& decision) const {
   TraceCandidate event{
@@ -187,6 +235,9 @@ void GroupTracer::RecordStep(const SelectionResult& answer,
     }
     Remember(event, decision);
     sink_->On(event);
+    if (decision.is_followed && criteria_ != nullptr) {
+      RecordLegalAfterDraft(decision.candidate_idx, event.node, answer);
+    }
   }
 }
 

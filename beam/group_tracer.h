@@ -16,6 +16,7 @@
 #include "beam/pages/group_pages.h"
 #include "beam/pages/group_prefill.h"
 #include "beam/strategy/decode_strategy.h"
+#include "beam/strategy/stopping_criteria.h"
 #include "exec_request/step_plan.h"
 #include "pages/page_pool.h"
 #include "request/request.h"
@@ -48,6 +49,14 @@ class GroupTracer {
   void RecordPages(std::span<const HeldPages> slots, const PagePool& pool,
                    const PrefillCounts& counts);
 
+  // Records the tokens that were legal in a step whose result has arrived.
+  //   criteria  of the request, which has a constraint; outlives the tracer
+  //   live      [rows]  progress of the sequences before the result, by rank
+  //   parents   [rows]  their slots
+  void RecordLegal(const StoppingCriteria& criteria,
+                   std::vector<StoppingCriteria::Progress> live,
+                   const SelectionResult& answer, std::span<const int> parents);
+
   // Records the strategy's decisions on the result.
   //   parents    [rows]   slots, by rank
   //   sequences  sequences that continue, by rank; empty if the group is done
@@ -76,6 +85,14 @@ class GroupTracer {
                                       std::span<const Continuation> sequences,
                                       std::span<const int> slots) const;
   int TraceSlotOf(int slot) const;
+  // Returns the row of a sequence that ends with `node`, and of which
+  // `candidate` (-1: none) of the result is a continuation.
+  TraceLegalRow DescribeLegal(const StoppingCriteria::Progress& progress,
+                              int node, const SelectionResult& answer,
+                              int candidate) const;
+  // Records the tokens that were legal after a draft token, which is candidate
+  // `idx` of the result: the next candidate is one of them.
+  void RecordLegalAfterDraft(int idx, int node, const SelectionResult& answer);
   // Assigns to a kept candidate the slot of its sequence.
   void TakeSlot(const std::pair<int, TokenId>& sequence, Slots* free,
                 TraceCandidate* event);
@@ -107,6 +124,9 @@ class GroupTracer {
   std::map<int, int> living_;       // slot to node
   std::map<int, int> trace_slots_;  // slot to slot in the trace, if they differ
   std::vector<TraceHypothesis> finished_;
+  const StoppingCriteria* criteria_ = nullptr;  // null: no constraint
+  // By rank before the result that is recorded; advanced by draft tokens.
+  std::vector<StoppingCriteria::Progress> progress_;
 };
 
 }  // namespace espalier

@@ -361,6 +361,13 @@ absl::Status SequenceGroup::DecideAndTrace(const SelectionResult& result,
                                            bool is_last, StepPlan* next_plan) {
   tracer_->RecordPages(pages_.PagesBySlot(), pages_.pool(), prefill_.counts());
   const std::vector<int> parents(pages_.slots().begin(), pages_.slots().end());
+  if (is_constrained()) {
+    std::vector<StoppingCriteria::Progress> live;
+    strategy().ForEachProgress(
+        [&](const StoppingCriteria::Progress& p) { live.push_back(p); });
+    tracer_->RecordLegal(strategy().stopping_criteria(), std::move(live),
+                         result, parents);
+  }
   std::vector<Decision> decisions;
   const absl::Status status = Decide(result, is_last, &decisions, next_plan);
   tracer_->RecordStep(result, decisions, parents, strategy().continuations(),

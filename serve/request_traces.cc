@@ -60,6 +60,8 @@ int64_t HeapBytes(const TracePreempted& event) {
 
 int64_t HeapBytes(const TraceResumed&) { return 0; }
 
+int64_t HeapBytes(const TraceLegal& event) { return ElementBytes(event.rows); }
+
 // Bytes of a trace without its events.
 int64_t OwnBytes(const RequestTrace& trace) {
   return static_cast<int64_t>(sizeof(trace)) + TextBytes(trace.id);

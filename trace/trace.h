@@ -10,6 +10,9 @@
 //   TracePages, then TraceCandidates    each step: pages held while it ran, and
 //                                       the candidates of its result, best
 //                                       first
+//   TraceLegal                          with a constraint, before the
+//   candidates
+//                                       that follow its nodes
 //   TracePreempted, later TraceResumed  at each preemption, before the pages of
 //                                       the step for which it resumed
 //   TraceEnd                            once
@@ -110,6 +113,27 @@ struct TracePages {
   friend bool operator==(const TracePages&, const TracePages&) = default;
 };
 
+// The constraint of a request at the end of a live sequence, and the tokens
+// that it allows there.
+struct TraceLegalRow {
+  int node = kTraceRoot;  // last node of the sequence
+  int32_t state = 0;      // the constraint's, >= 0
+  int32_t room = 1;       // tokens that max_new_tokens leaves, >= 1
+  int num_legal = 0;      // tokens that may follow
+  // The logarithm of the model's probability of all of them, nats; set if the
+  // request asks for it and one of them is a candidate.
+  std::optional<float> legal_log_mass = {};
+  friend bool operator==(const TraceLegalRow&, const TraceLegalRow&) = default;
+};
+
+// The tokens that a step's candidates were chosen from, by live sequence. One
+// event for a step, and one more for each draft token that a sample accepted.
+struct TraceLegal {
+  RequestId request = {};
+  std::vector<TraceLegalRow> rows = {};
+  friend bool operator==(const TraceLegal&, const TraceLegal&) = default;
+};
+
 // A request was preempted and released its pages.
 struct TracePreempted {
   RequestId request = {};
@@ -150,8 +174,9 @@ struct TraceEnd {
   friend bool operator==(const TraceEnd&, const TraceEnd&) = default;
 };
 
-using TraceEvent = std::variant<TraceRequest, TraceCandidate, TracePages,
-                                TraceEnd, TracePreempted, TraceResumed>;
+using TraceEvent =
+    std::variant<TraceRequest, TraceCandidate, TracePages, TraceEnd,
+                 TracePreempted, TraceResumed, TraceLegal>;
 
 // Returns the request of an event.
 RequestId RequestOf(const TraceEvent& event);

@@ -9,7 +9,8 @@
 namespace espalier {
 namespace {
 
-// Returns `text` as a quoted string. Line breaks are visible signs already.
+// Returns `text` as a quoted string. Line breaks of a trace's texts are visible
+// signs already; others stay.
 std::string Quoted(std::string_view text) {
   std::string quoted = "\"";
   for (const char c : text) {
@@ -42,12 +43,16 @@ void AppendNode(size_t index, const TraceNode& node, std::string* out) {
   const TraceCandidate& candidate = node.candidate;
   std::string label = TokenLabel(candidate);
   if (candidate.score) label += " " + ScoreLabel(*candidate.score);
+  if (node.legal) label += "\n" + NumLegalLabel(*node.legal);
+  const std::string tooltip =
+      node.legal ? ", tooltip=" + Quoted(LegalLabel(*node.legal)) : "";
   const std::string_view color = Color(node);
   absl::StrAppendFormat(
-      out, "    %s [label=%s, color=\"%s\", fontcolor=\"%s\"%s];\n",
+      out, "    %s [label=%s, color=\"%s\", fontcolor=\"%s\"%s%s];\n",
       NodeName(index, candidate.node), Quoted(label), std::string(color),
       std::string(color),
-      candidate.fate == CandidateFate::kFinished ? ", peripheries=2" : "");
+      candidate.fate == CandidateFate::kFinished ? ", peripheries=2" : "",
+      tooltip);
   absl::StrAppendFormat(
       out, "    %s -> %s [color=\"%s\", penwidth=%.2f, label=\"%.2f\"%s];\n",
       NodeName(index, candidate.parent), NodeName(index, candidate.node),
@@ -56,12 +61,15 @@ void AppendNode(size_t index, const TraceNode& node, std::string* out) {
 }
 
 void AppendCluster(size_t index, const TraceTree& tree, std::string* out) {
-  const std::string begun = DecoderPromptLabel(tree);
-  *out += Concat("  subgraph cluster_", index,
-                 " {\n    label=", Quoted(Title(tree)), ";\n    ",
-                 NodeName(index, kTraceRoot),
-                 " [label=", Quoted(begun.empty() ? "prompt" : begun),
-                 ", shape=plaintext];\n");
+  std::string begun = DecoderPromptLabel(tree);
+  if (begun.empty()) begun = "prompt";
+  if (tree.first_legal) begun += "\n" + NumLegalLabel(*tree.first_legal);
+  *out += Concat(
+      "  subgraph cluster_", index, " {\n    label=", Quoted(Title(tree)),
+      ";\n    ", NodeName(index, kTraceRoot), " [label=", Quoted(begun),
+      tree.first_legal ? ", tooltip=" + Quoted(LegalLabel(*tree.first_legal))
+                       : "",
+      ", shape=plaintext];\n");
   for (const TraceNode& node : tree.nodes) AppendNode(index, node, out);
   for (size_t i = 0; i < tree.preemptions.size(); ++i) {
     *out += Concat("    t", index, "_preempted", i,

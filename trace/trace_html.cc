@@ -40,23 +40,33 @@ std::string ScriptJson(const json::value& value) {
   return safe;
 }
 
+// Returns the number of legal tokens, and the label that says more; null if
+// that is not known.
+json::value LegalData(const std::optional<TraceLegalRow>& legal) {
+  if (!legal) return nullptr;
+  return json::array{legal->num_legal, LegalLabel(*legal)};
+}
+
 // Returns a compact list, since there may be thousands of nodes. trace_page.js
-// names its parts.
+// names its parts; the last is left out if it is null.
 json::array NodeData(const TraceNode& node) {
   const TraceCandidate& candidate = node.candidate;
-  return {candidate.step,
-          candidate.parent,
-          candidate.parent_slot,
-          candidate.slot.value_or(-1),
-          candidate.token,
-          TokenLabel(candidate),
-          JsonFloat(candidate.log_prob),
-          JsonFloat(candidate.cum_log_prob),
-          candidate.score ? JsonFloat(*candidate.score) : json::value(),
-          Name(candidate.fate),
-          Readable(candidate.why),
-          node.path_of,
-          node.end_of};
+  json::array data = {
+      candidate.step,
+      candidate.parent,
+      candidate.parent_slot,
+      candidate.slot.value_or(-1),
+      candidate.token,
+      TokenLabel(candidate),
+      JsonFloat(candidate.log_prob),
+      JsonFloat(candidate.cum_log_prob),
+      candidate.score ? JsonFloat(*candidate.score) : json::value(),
+      Name(candidate.fate),
+      Readable(candidate.why),
+      node.path_of,
+      node.end_of};
+  if (node.legal) data.push_back(LegalData(node.legal));
+  return data;
 }
 
 json::array PageIds(const std::vector<PageId>& pages) {
@@ -94,10 +104,12 @@ json::object TreeData(const TraceTree& tree) {
       winners.push_back(hypothesis.node);
     }
   }
-  return {{"steps", tree.num_steps()},
-          {"nodes", std::move(nodes)},
-          {"winners", std::move(winners)},
-          {"pages", std::move(pages)}};
+  json::object data = {{"steps", tree.num_steps()},
+                       {"nodes", std::move(nodes)},
+                       {"winners", std::move(winners)},
+                       {"pages", std::move(pages)}};
+  if (tree.first_legal) data["legal"] = LegalData(tree.first_legal);
+  return data;
 }
 
 std::string Svg(std::string_view classes, std::string_view label, double width,

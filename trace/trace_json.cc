@@ -115,6 +115,23 @@ json::object Fields(const TraceResumed& event) {
           {"num_loaded_tokens", event.num_loaded_tokens}};
 }
 
+json::object Fields(const TraceLegal& event) {
+  json::array rows;
+  for (const TraceLegalRow& row : event.rows) {
+    json::object object = {{"node", row.node},
+                           {"state", row.state},
+                           {"room", row.room},
+                           {"num_legal", row.num_legal}};
+    if (row.legal_log_mass) {
+      object["legal_log_mass"] = JsonFloat(*row.legal_log_mass);
+    }
+    rows.push_back(std::move(object));
+  }
+  return {{"event", "legal"},
+          {"request", event.request.value},
+          {"rows", std::move(rows)}};
+}
+
 json::object Fields(const TraceEnd& event) {
   json::array hypotheses;
   for (const TraceHypothesis& hypothesis : event.hypotheses) {
@@ -153,6 +170,8 @@ static absl::Status Read(std::string_view field, const json::value& value,
                          TraceSlotPages* out);
 static absl::Status Read(std::string_view field, const json::value& value,
                          TraceCopy* out);
+static absl::Status Read(std::string_view field, const json::value& value,
+                         TraceLegalRow* out);
 static absl::Status Read(std::string_view field, const json::value& value,
                          TraceHypothesis* out);
 static absl::Status Read(std::string_view field, const json::value& value,
@@ -255,6 +274,17 @@ absl::Status Read(std::string_view field, const json::value& value,
 }
 
 absl::Status Read(std::string_view field, const json::value& value,
+                  TraceLegalRow* out) {
+  ASSIGN_OR_RETURN(Reader reader, Within(field, value));
+  return reader.Field("node", &out->node)
+      .Field("state", &out->state)
+      .Field("room", &out->room)
+      .Field("num_legal", &out->num_legal)
+      .Field("legal_log_mass", &out->legal_log_mass)
+      .Finish();
+}
+
+absl::Status Read(std::string_view field, const json::value& value,
                   TraceHypothesis* out) {
   ASSIGN_OR_RETURN(Reader reader, Within(field, value));
   return reader.Field("node", &out->node)
@@ -344,6 +374,12 @@ absl::Status ReadFields(Reader& reader, TraceResumed* event) {
       .Finish();
 }
 
+absl::Status ReadFields(Reader& reader, TraceLegal* event) {
+  return reader.Field("request", &event->request)
+      .Field("rows", &event->rows)
+      .Finish();
+}
+
 template <typename Event>
 absl::StatusOr<TraceEvent> ReadEvent(Reader& reader) {
   Event event;
@@ -364,6 +400,7 @@ absl::StatusOr<TraceEvent> ParseTraceLine(std::string_view line) {
   if (kind == "pages") return ReadEvent<TracePages>(reader);
   if (kind == "preempted") return ReadEvent<TracePreempted>(reader);
   if (kind == "resumed") return ReadEvent<TraceResumed>(reader);
+  if (kind == "legal") return ReadEvent<TraceLegal>(reader);
   if (kind == "end") return ReadEvent<TraceEnd>(reader);
   if (!kind.empty()) return InvalidArgument("unknown event ", Shown(kind));
   RETURN_IF_ERROR(reader.first_error());

@@ -176,6 +176,20 @@ double Probability(const TraceCandidate& candidate) {
 
 std::string ScoreLabel(float score) { return absl::StrFormat("%.4f", score); }
 
+std::string NumLegalLabel(const TraceLegalRow& row) {
+  return Concat(row.num_legal, " legal");
+}
+
+std::string LegalLabel(const TraceLegalRow& row) {
+  std::string label = Concat(Pluralize(row.num_legal, "legal token"),
+                             ", state ", row.state, ", room ", row.room);
+  if (row.legal_log_mass) {
+    const double mass = std::exp(static_cast<double>(*row.legal_log_mass));
+    label += absl::StrFormat(", mass %.3g", mass);
+  }
+  return label;
+}
+
 std::string PathText(const TraceTree& tree, int node) {
   std::string text;
   for (const int id : tree.Path(node)) {

@@ -60,6 +60,12 @@ std::string DecoderPromptLabel(const TraceTree& tree);
 // prompt "Request 3 (id a): It rains. → Il pleut", without unknown parts.
 std::string Title(const TraceTree& tree);
 
+// Returns "3 legal".
+std::string NumLegalLabel(const TraceLegalRow& row);
+
+// Returns "3 legal tokens, state 12, room 7, mass 0.821", the last if known.
+std::string LegalLabel(const TraceLegalRow& row);
+
 // Returns "preempted before step 5, gave 3 pages back; resumed with 12 tokens
 // cached, 4 fed again"; "did not resume" in place of the second half if so.
 std::string PreemptionLabel(const TracePreemption& preemption);

@@ -9,9 +9,11 @@
 namespace espalier {
 namespace {
 
-constexpr double kColumnWidth = 7.2;  // a character of a label's font
-constexpr double kAboveLane = 21;     // its labels stand on its line
+constexpr double kColumnWidth = 7.2;      // a character of a label's font
+constexpr double kNoteColumnWidth = 5.4;  // the same below a line
+constexpr double kAboveLane = 21;         // its labels stand on its line
 constexpr double kBelowLane = 8;
+constexpr double kNoteHeight = 6;  // below it, if there are notes
 constexpr double kHalfLaneHeight = 16;
 constexpr double kBendWidth = 44;
 constexpr double kLabelGap = 12;  // beside a label
@@ -19,8 +21,11 @@ constexpr double kLeft = 92;      // for the names of slots
 constexpr double kTop = 34;       // for the numbers of steps
 constexpr double kTail = 8;       // after the last label
 
-double LabelWidth(const TraceNode& node) {
-  return kColumnWidth * NumColumns(NodeLabel(node));
+// Returns the width of what is written at a line.
+double LabelWidth(std::string_view label,
+                  const std::optional<TraceLegalRow>& legal) {
+  return std::max(kColumnWidth * NumColumns(label),
+                  kNoteColumnWidth * NumColumns(LegalNote(legal)));
 }
 
 // Returns the nodes of a step that are not kept, in the order of their parents'
@@ -66,10 +71,19 @@ std::vector<int> HalfLanes(const TraceTree& tree, const std::vector<int>& twigs,
   return places;
 }
 
+// Returns the height below each lane's line and what stands there.
+double BelowLane(const TraceTree& tree) {
+  const bool has_notes =
+      tree.first_legal || std::ranges::any_of(tree.nodes, [](const auto& node) {
+        return node.legal.has_value();
+      });
+  return has_notes ? kBelowLane + kNoteHeight : kBelowLane;
+}
+
 void PlaceColumns(const TraceTree& tree, TraceLayout* layout) {
   double x = kLeft;
   // The widest label of the previous column.
-  double label = kColumnWidth * NumColumns(RootLabel(tree));
+  double label = LabelWidth(RootLabel(tree), tree.first_legal);
   layout->columns = {x};
   layout->bends = {x};
   for (const std::vector<int>& step : tree.steps) {
@@ -78,8 +92,9 @@ void PlaceColumns(const TraceTree& tree, TraceLayout* layout) {
     layout->bends.push_back(bend);
     layout->columns.push_back(x);
     label = 0;
-    for (const int node : step) {
-      label = std::max(label, LabelWidth(tree.nodes[node]));
+    for (const int id : step) {
+      const TraceNode& node = tree.nodes[id];
+      label = std::max(label, LabelWidth(NodeLabel(node), node.legal));
     }
   }
   layout->width = x + kLabelGap + label + kTail;
@@ -91,8 +106,8 @@ TraceLayout Layout(const TraceTree& tree) {
   TraceLayout layout;
   PlaceColumns(tree, &layout);
   const int per_lane = NumHalfLanes(tree);
-  const double lane_height =
-      kAboveLane + kBelowLane + per_lane * kHalfLaneHeight;
+  const double below = BelowLane(tree);
+  const double lane_height = kAboveLane + below + per_lane * kHalfLaneHeight;
   for (int slot = 0; slot < tree.num_slots; ++slot) {
     layout.lanes.push_back(kTop + kAboveLane + slot * lane_height);
   }
@@ -109,8 +124,7 @@ TraceLayout Layout(const TraceTree& tree) {
     const std::vector<int> places = HalfLanes(tree, twigs, per_lane);
     for (size_t i = 0; i < twigs.size(); ++i) {
       const int half = places[i] % per_lane;
-      layout.nodes[twigs[i]] = {x, layout.lanes[places[i] / per_lane] +
-                                       kBelowLane +
+      layout.nodes[twigs[i]] = {x, layout.lanes[places[i] / per_lane] + below +
                                        kHalfLaneHeight * (half + 0.5)};
     }
   }
@@ -119,6 +133,10 @@ TraceLayout Layout(const TraceTree& tree) {
 
 std::string RootLabel(const TraceTree& tree) {
   return Shortened(DecoderPromptLabel(tree), kMaxRootLabelColumns);
+}
+
+std::string LegalNote(const std::optional<TraceLegalRow>& legal) {
+  return legal ? NumLegalLabel(*legal) : "";
 }
 
 std::string NodeLabel(const TraceNode& node) {

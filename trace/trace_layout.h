@@ -43,6 +43,10 @@ TraceLayout Layout(const TraceTree& tree);
 // Returns the label of a node: its token, and its score if it finished.
 std::string NodeLabel(const TraceNode& node);
 
+// Returns the number of tokens that were legal after a node, which stands below
+// its line: "3 legal"; "" if that is not known.
+std::string LegalNote(const std::optional<TraceLegalRow>& legal);
+
 // Returns the label of the root: the decoder prompt, or "".
 std::string RootLabel(const TraceTree& tree);
 

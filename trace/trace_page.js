@@ -14,9 +14,9 @@
   /* A request: its data, and the elements that show it. */
   const readNode = (list, id) => {
     const [step, parent, parentSlot, slot, token, text, logProb, sum, score,
-           what, why, pathOf, endOf] = list;
+           what, why, pathOf, endOf, legal] = list;
     return {id, step, parent, parentSlot, slot, token, text, logProb, sum,
-            score, what, why, pathOf, endOf, last: step, children: [],
+            score, what, why, pathOf, endOf, legal, last: step, children: [],
             elements: []};
   };
 
@@ -66,9 +66,14 @@
   const number = (value, digits) =>
     value === null ? "" : value.toFixed(digits);
 
+  /* The tokens that a candidate was chosen from: their number, and a label. */
+  const legalBefore = (node) =>
+    (node.parent < 0 ? shown.data : shown.nodes[node.parent]).legal;
+
   const COLUMNS = [
     ["token", (n) => n.text, true],
     ["id", (n) => n.token],
+    ["legal", (n) => legalBefore(n) ? legalBefore(n)[0] : ""],
     ["log-prob", (n) => number(n.logProb, 4)],
     ["sum", (n) => number(n.sum, 4)],
     ["score", (n) => number(n.score, 4)],
@@ -85,8 +90,10 @@
   /* Candidates as a table of at most `limit` rows, `at` among them. */
   const table = (nodes, limit, at) => {
     const result = make("table");
+    const columns = COLUMNS.filter(([name]) =>
+      name !== "legal" || nodes.some(legalBefore));
     const head = result.createTHead().insertRow();
-    for (const [name, , isText] of COLUMNS) {
+    for (const [name, , isText] of columns) {
       const cell = make("th", name, isText ? "t" : "");
       cell.scope = "col";
       head.append(cell);
@@ -98,7 +105,7 @@
     for (const node of nodes.slice(first, first + limit)) {
       const row = body.insertRow();
       row.className = rowClass(node, at);
-      for (const [, show, isText] of COLUMNS) {
+      for (const [, show, isText] of columns) {
         row.append(make("td", show(node), isText ? "t" : ""));
       }
     }
@@ -189,9 +196,15 @@
     tip.style.top = `${y + scrollY}px`;
   };
 
+  const legalNote = (node) =>
+    [...(legalBefore(node) ? [`of ${legalBefore(node)[1]}`] : []),
+     ...(node.legal ? [`then ${node.legal[1]}`] : [])].join("; ");
+
   const tellNode = (node, box) => {
+    const note = legalNote(node);
     tip.replaceChildren(
       make("p", path(node).map((n) => n.text).join(" ")),
+      ...(note ? [make("p", note, "note")] : []),
       table(shown.steps[node.step], MAX_TIP_ROWS, node));
     placeTip(box);
   };

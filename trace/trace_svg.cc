@@ -64,6 +64,13 @@ std::string Dot(const TraceNode& node) {
   return "";
 }
 
+// Below the line that continues from a node.
+std::string LegalText(const std::optional<TraceLegalRow>& legal) {
+  if (!legal) return "";
+  return Concat("<text class=\"legal\" x=\"6\" y=\"11\">", LegalNote(legal),
+                "</text>");
+}
+
 std::string Node(const TraceNode& node, const TraceLayout::Point& at) {
   // The label is above the line if that continues, otherwise beside the dot.
   const bool goes_on = node.kept();
@@ -71,7 +78,8 @@ std::string Node(const TraceNode& node, const TraceLayout::Point& at) {
                 node.candidate.node, "\" transform=\"translate(", Px(at.x), " ",
                 Px(at.y), ")\">", Dot(node), "<text x=\"", goes_on ? 6 : 9,
                 "\" y=\"", goes_on ? -7 : 4, "\">",
-                EscapeMarkup(NodeLabel(node)), "</text></g>\n");
+                EscapeMarkup(NodeLabel(node)), "</text>", LegalText(node.legal),
+                "</g>\n");
 }
 
 // The dot at the end of the prompt, with the decoder prompt as its label.
@@ -84,7 +92,7 @@ std::string Root(const TraceTree& tree, const TraceLayout::Point& at) {
         "<title>decoder prompt: ", EscapeMarkup(DecoderPromptLabel(tree)),
         "</title><text x=\"6\" y=\"-7\">", EscapeMarkup(label), "</text>");
   }
-  return out + "</g>\n";
+  return out + LegalText(tree.first_legal) + "</g>\n";
 }
 
 std::string Guides(const TraceTree& tree, const TraceLayout& layout) {

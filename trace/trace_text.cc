@@ -25,6 +25,7 @@ std::string Fate(const TraceNode& node) {
   if (candidate.score) fate += " at " + ScoreLabel(*candidate.score);
   if (node.end_of >= 0) fate += Concat(", hypothesis ", node.end_of + 1);
   if (!candidate.why.empty()) fate += ": " + Readable(candidate.why);
+  if (node.legal) fate += " → " + LegalLabel(*node.legal);
   return fate;
 }
 
@@ -85,6 +86,9 @@ std::string RenderTraceText(const std::deque<TraceTree>& trees) {
     out += Concat(Title(tree), "\n", Summary(tree), "\n");
     for (const TracePreemption& preemption : tree.preemptions)
       out += PreemptionLabel(preemption) + "\n";
+    if (tree.first_legal) {
+      out += Concat("at first ", LegalLabel(*tree.first_legal), "\n");
+    }
     AppendTree(tree, &out);
     AppendHypotheses(tree, &out);
   }

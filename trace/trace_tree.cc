@@ -117,6 +117,44 @@ absl::Status CheckPagesStep(const TraceTree& tree, int step) {
                          ", the step of the pages before, got ", step);
 }
 
+// Checks a row of legal tokens. `field` is its name in errors: "rows[0]".
+absl::Status CheckLegalRow(const TraceTree& tree, const std::string& field,
+                           const TraceLegalRow& row) {
+  const bool is_root = row.node == kTraceRoot;
+  if (!is_root) {
+    RETURN_IF_ERROR(CheckNode(tree, field + ".node", row.node));
+    if (!tree.nodes[row.node].kept()) {
+      return InvalidArgument(field, ".node must be a candidate that was kept, ",
+                             "got ", row.node);
+    }
+  }
+  if (!(is_root ? tree.first : tree.nodes[row.node].children).empty()) {
+    return InvalidArgument(field,
+                           ".node must have no candidates after it yet, "
+                           "got ",
+                           row.node);
+  }
+  if (tree.LegalAfter(row.node) != nullptr) {
+    return InvalidArgument(field, ".node must be another of each, got ",
+                           row.node, " twice");
+  }
+  const std::pair<std::string_view, std::pair<int, int>> least[] = {
+      {".state", {row.state, 0}},
+      {".room", {row.room, 1}},
+      {".num_legal", {row.num_legal, 0}}};
+  for (const auto& [name, bound] : least) {
+    const auto& [value, min] = bound;
+    if (value >= min) continue;
+    return InvalidArgument(field, name, " must be at least ", min, ", got ",
+                           value);
+  }
+  if (row.legal_log_mass && !(*row.legal_log_mass <= 0)) {
+    return InvalidArgument(field, ".legal_log_mass must be at most 0, got ",
+                           *row.legal_log_mass);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckNextStep(const TraceTree& tree, int step) {
   if (step == tree.num_steps() + 1) return absl::OkStatus();
   return InvalidArgument("step must be ", tree.num_steps() + 1, ", got ", step);
@@ -131,6 +169,12 @@ std::vector<int> TraceTree::Path(int node) const {
   }
   std::reverse(path.begin(), path.end());
   return path;
+}
+
+const TraceLegalRow* TraceTree::LegalAfter(int node) const {
+  const std::optional<TraceLegalRow>& row =
+      node == kTraceRoot ? first_legal : nodes[node].legal;
+  return row ? &*row : nullptr;
 }
 
 absl::Status TraceTrees::Add(TraceEvent event) {
@@ -253,6 +297,24 @@ absl::Status TraceTrees::AddTo(Open& open, TraceResumed event) {
     return InvalidArgument("a request resumes that was not preempted");
   }
   tree.preemptions.back().resumed = event;
+  return absl::OkStatus();
+}
+
+absl::Status TraceTrees::AddTo(Open& open, TraceLegal event) {
+  TraceTree& tree = *open.tree;
+  std::unordered_set<int> told;
+  for (size_t i = 0; i < event.rows.size(); ++i) {
+    const TraceLegalRow& row = event.rows[i];
+    const std::string field = Concat("rows[", i, "]");
+    RETURN_IF_ERROR(CheckLegalRow(tree, field, row));
+    if (told.insert(row.node).second) continue;
+    return InvalidArgument(field, ".node must be another of each, got ",
+                           row.node, " twice");
+  }
+  for (const TraceLegalRow& row : event.rows) {
+    (row.node == kTraceRoot ? tree.first_legal : tree.nodes[row.node].legal) =
+        row;
+  }
   return absl::OkStatus();
 }
 

@@ -23,6 +23,8 @@ struct TraceNode {
   int path_of =
       -1;           // best hypothesis (0 first) with this on its path; -1: none
   int end_of = -1;  // hypothesis that ends here; -1: none
+  // The tokens that were legal after it, if a step chose from them.
+  std::optional<TraceLegalRow> legal = {};
 
   bool lit() const { return path_of >= 0; }
   bool kept() const { return candidate.fate == CandidateFate::kKept; }
@@ -38,6 +40,7 @@ struct TraceTree {
   TraceRequest request;
   std::vector<TraceNode> nodes;
   std::vector<int> first;                    // the nodes after the prompt
+  std::optional<TraceLegalRow> first_legal;  // the tokens legal there
   std::vector<std::vector<int>> steps;       // [num_steps], nodes; step 1 first
   std::vector<TracePages> pages;             // steps ascending
   std::vector<TracePreemption> preemptions;  // steps ascending
@@ -47,6 +50,9 @@ struct TraceTree {
   int num_steps() const { return static_cast<int>(steps.size()); }
   // Returns the nodes from the root to `node`, which is included.
   std::vector<int> Path(int node) const;
+  // Returns the tokens that were legal after a node, or the root; null without
+  // a constraint, or if no step chose from them.
+  const TraceLegalRow* LegalAfter(int node) const;
 };
 
 class TraceTrees {
@@ -75,6 +81,7 @@ class TraceTrees {
   absl::Status AddTo(Open& open, TraceEnd event);
   absl::Status AddTo(Open& open, TracePreempted event);
   absl::Status AddTo(Open& open, TraceResumed event);
+  absl::Status AddTo(Open& open, TraceLegal event);
 
   std::deque<TraceTree> trees_;
   std::unordered_map<RequestId, Open> open_;

@@ -96,6 +96,8 @@ class EventReader {
     for (size_t i = 1; i + 1 < events.size(); ++i) {
       if (const auto* pages = std::get_if<TracePages>(&events[i])) {
         ReadPages(*pages);
+      } else if (const auto* legal = std::get_if<TraceLegal>(&events[i])) {
+        ReadLegal(*legal);
       } else {
         ReadCandidate(std::get<TraceCandidate>(events[i]));
       }
@@ -119,6 +121,16 @@ class EventReader {
     EXPECT_EQ(told, parents_) << "step " << step_;
     EXPECT_LE(held.size(), event.num_held);
     EXPECT_LE(event.num_held, event.num_pages);
+  }
+
+  // All sequences that live have a row.
+  void ReadLegal(const TraceLegal& event) {
+    std::set<int> nodes, living;
+    for (const TraceLegalRow& row : event.rows) nodes.insert(row.node);
+    for (const auto& [slot, node] : parents_) living.insert(node);
+    if (step_ == 1) living.insert(kTraceRoot);
+    EXPECT_EQ(nodes, living);
+    EXPECT_EQ(nodes.size(), event.rows.size());
   }
 
   void ReadCandidate(const TraceCandidate& event) {

@@ -59,6 +59,19 @@ class Search {
     events_.push_back(std::move(pages));
   }
 
+  // Numbers that differ from row to row.
+  void AddLegal() {
+    TraceLegal legal{.request = Id()};
+    for (const Beam& beam : beams_) {
+      legal.rows.push_back({.node = beam.node,
+                            .state = 40 + beam.node,
+                            .room = 1 + search_.num_steps - step_,
+                            .num_legal = 1000 + beam.node});
+      if (beam.slot == 0) legal.rows.back().legal_log_mass = -0.5f;
+    }
+    events_.push_back(std::move(legal));
+  }
+
   // The 2 * num_beams best of random continuations.
   std::vector<std::pair<float, int>> Candidates() {
     std::exponential_distribution<float> minus_log_prob(0.5);
@@ -95,6 +108,7 @@ class Search {
                                      .num_fed_tokens = 4});
     }
     AddPages();
+    if (search_.is_constrained) AddLegal();
     std::vector<Beam> next;
     for (const auto& [log_prob, parent_rank] : Candidates()) {
       const Beam& parent = beams_[parent_rank];

@@ -21,6 +21,7 @@ struct FakeSearch {
   bool ends = true;  // false: the trace stops before its end
   // Before this step it is preempted and resumes; 0: before none.
   int preempted_before = 0;
+  bool is_constrained = false;
 };
 
 std::vector<TraceEvent> MakeUpTrace(const FakeSearch& search);

@@ -106,6 +106,14 @@ std::vector<TraceEvent> AllKinds() {
       TracePages{.request = {7},
                  .cached = {{3}, {0}},
                  .copied = {{.from = {4}, .to = {5}, .num_tokens = 2}}},
+      TraceLegal{.request = {7},
+                 .rows = {{.node = kTraceRoot,
+                           .state = 2147483647,
+                           .room = 12,
+                           .num_legal = 128256,
+                           .legal_log_mass = -0.25f},
+                          {.node = 4}}},
+      TraceLegal{},
       TracePreempted{
           .request = {7}, .step = 5, .num_pages = 3, .nodes = {9, 4}},
       TraceResumed{.request = {7},
@@ -183,6 +191,26 @@ TEST(TraceJsonTest, MalformedLinesNameTheField) {
       {R"({"event": "pages", "request": 1, "step": 9999999999, "shared": [],
            "slots": [], "num_held": 0, "num_pages": 0})",
        "step must be in [-2147483648, 2147483647], got 9999999999"},
+      {R"({"event": "legal", "request": 1})", "rows is missing"},
+      {R"({"event": "legal", "request": 1, "rows": [7]})",
+       "rows[0] must be an object, got 7"},
+      {R"({"event": "legal", "request": 1, "rows": [
+           {"node": 0, "state": 1, "room": 2, "num_legal": 3},
+           {"node": 1, "state": 1.5, "room": 2, "num_legal": 3}]})",
+       "rows[1].state must be an integer, got 1.5"},
+      {R"({"event": "legal", "request": 1, "rows": [
+           {"node": 0, "state": 2147483648, "room": 2, "num_legal": 3}]})",
+       "rows[0].state must be in [-2147483648, 2147483647], got 2147483648"},
+      {R"({"event": "legal", "request": 1, "rows": [
+           {"node": 0, "state": 1, "num_legal": 3}]})",
+       "rows[0].room is missing"},
+      {R"({"event": "legal", "request": 1, "rows": [
+           {"node": 0, "state": 1, "room": 2, "num_legal": 3,
+            "legal_log_mass": "0"}]})",
+       "rows[0].legal_log_mass must be a number, got \"0\""},
+      {R"({"event": "legal", "request": 1, "rows": [
+           {"node": 0, "state": 1, "room": 2, "num_legal": 3, "slot": 0}]})",
+       "unknown field rows[0].slot"},
       {R"({"event": "candidate", "request": 1, "step": 1, "node": 0,
            "parent": -1, "parent_slot": 0, "token": 1, "text": "",
            "log_prob": 0, "cum_log_prob": 0, "what": "lost", "why": ""})",

@@ -66,6 +66,16 @@
       const row = $("#tip tr.at");
       check(row && row.cells[0].textContent === request.nodes[id][5],
             `the tip at ${id} shows ${row && row.cells[0].textContent}`);
+      const parent = request.nodes[id][1];
+      const legal = parent < 0 ? request.legal : request.nodes[parent][13];
+      const told = $("#tip").textContent.includes("legal token");
+      check(told === Boolean(legal), `the tip at ${id} tells of legal tokens`);
+      if (legal) {
+        check($("#tip").textContent.includes(`of ${legal[1]}`),
+              `the tip at ${id} says ${$("#tip").textContent}`);
+        check(row.cells[2].textContent === String(legal[0]),
+              `the tip at ${id} has ${row.cells[2].textContent} legal tokens`);
+      }
     }
     fire(picture, "mouseleave");
     check($("#tip").hidden, "the tip stays");

@@ -85,6 +85,7 @@ TEST(TracePageTest, AReaderCanUseIt) {
   SKIP_WITHOUT_CHROMIUM();
   EXPECT_EQ(SelfTest({{.request = 0, .num_beams = 4, .num_steps = 9},
                       {.request = 1, .num_beams = 1, .num_steps = 3},
+                      {.request = 2, .num_beams = 3, .is_constrained = true},
                       {.request = 5, .num_beams = 3, .ends = false}}),
             "passed");
 }

@@ -357,6 +357,43 @@ TEST(TracePicturesTest, EveryPictureTellsOfAPreemption) {
             2);
 }
 
+TEST(TracePicturesTest, EveryPictureTellsWhatWasLegal) {
+  const TraceTrees legal = Trees({{.is_constrained = true}});
+  const TraceTrees free = Trees({{}});
+  const TraceTree& tree = legal.trees().front();
+  int num_rows = 0;
+  for (const TraceNode& node : tree.nodes) num_rows += node.legal ? 1 : 0;
+  EXPECT_GT(num_rows, 10);
+  for (const auto render :
+       {RenderTraceText, RenderTraceSvg, RenderTraceHtml, RenderTraceDot}) {
+    EXPECT_THAT(render(free.trees()), Not(HasSubstr("999 legal")));
+    const std::string drawing = render(legal.trees());
+    EXPECT_THAT(drawing, HasSubstr("999 legal"));  // at the root
+    for (const TraceNode& node : tree.nodes) {
+      const std::string number = Concat(1000 + node.candidate.node, " legal");
+      if (node.legal) {
+        EXPECT_THAT(drawing, HasSubstr(number));
+      } else {
+        EXPECT_THAT(drawing, Not(HasSubstr(number)));
+      }
+    }
+  }
+  EXPECT_THAT(RenderTraceText(legal.trees()),
+              HasSubstr("at first 999 legal tokens, state 39, room 6, mass "
+                        "0.607\n"));
+  EXPECT_THAT(RenderTraceDot(legal.trees()),
+              HasSubstr("t0_root [label=\"prompt\n999 legal\", "
+                        "tooltip=\"999 legal tokens, state 39, room 6, mass "
+                        "0.607\""));
+  EXPECT_EQ(LegalLabel({.state = 3, .room = 9, .num_legal = 1}),
+            "1 legal token, state 3, room 9");
+  EXPECT_EQ(Count(TreeDrawing(tree, Layout(tree)), "class=\"legal\""),
+            num_rows + 1);
+  // Space for the numbers, which may be wider than the tokens.
+  EXPECT_GE(Layout(tree).width, Layout(free.trees().front()).width);
+  EXPECT_GT(Layout(tree).height, Layout(free.trees().front()).height);
+}
+
 TEST(TracePicturesTest, ThePageMapTellsHowPagesCame) {
   const TraceTrees trees = Trees({{.num_beams = 4, .num_steps = 6}});
   const TraceTree& tree = trees.trees().front();

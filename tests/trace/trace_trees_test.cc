@@ -79,6 +79,27 @@ TEST(TraceTreesTest, EventsThatCannotFollowAreRefused) {
        "0"},
       {{begin, TraceEnd{.hypotheses = {{.node = 0}}}},
        "hypotheses[0].node must be a candidate before, got 0"},
+      {{TraceLegal{}}, "request 0 has not begun"},
+      {{begin, TraceLegal{.rows = {{.node = 0}}}},
+       "rows[0].node must be a candidate before, got 0"},
+      {{begin, TraceLegal{.rows = {{.node = -2}}}},
+       "rows[0].node must be a candidate before, got -2"},
+      {{begin, kept, finished, TraceLegal{.rows = {{.node = 0}, {.node = 1}}}},
+       "rows[1].node must be a candidate that was kept, got 1"},
+      {{begin, kept, TraceLegal{.rows = {{}}}},
+       "rows[0].node must have no candidates after it yet, got -1"},
+      {{begin, TraceLegal{.rows = {{}, {}}}},
+       "rows[1].node must be another of each, got -1 twice"},
+      {{begin, TraceLegal{.rows = {{}}}, TraceLegal{.rows = {{}}}},
+       "rows[0].node must be another of each, got -1 twice"},
+      {{begin, TraceLegal{.rows = {{.state = -1}}}},
+       "rows[0].state must be at least 0, got -1"},
+      {{begin, TraceLegal{.rows = {{.room = 0}}}},
+       "rows[0].room must be at least 1, got 0"},
+      {{begin, TraceLegal{.rows = {{.num_legal = -1}}}},
+       "rows[0].num_legal must be at least 0, got -1"},
+      {{begin, TraceLegal{.rows = {{.legal_log_mass = 0.5f}}}},
+       "rows[0].legal_log_mass must be at most 0, got 0.5"},
       // Deadlines: what lives ends by them, and nothing else does.
       {{begin, kept,
         TraceEnd{.hypotheses = {{.node = 0, .finish_reason = "eos"}}}},
@@ -156,6 +177,29 @@ TEST(TraceTreesTest, SamplesThatSpeculateGoOnAtPacesOfTheirOwn) {
                                       ElementsAre(6)));
   EXPECT_THAT(tree.Path(8), ElementsAre(1, 5, 7, 8));
   for (const TraceNode& node : tree.nodes) EXPECT_TRUE(node.lit());
+}
+
+TEST(TraceTreesTest, LegalTokensStandAtTheNodesThatTheyFollow) {
+  const std::vector<TraceEvent> events = MakeUpTrace({.is_constrained = true});
+  TraceTrees trees;
+  for (const TraceEvent& event : events) ASSERT_OK(trees.Add(event));
+  const TraceTree& tree = trees.trees().front();
+  int num_rows = 0;
+  for (const TraceEvent& event : events) {
+    const auto* legal = std::get_if<TraceLegal>(&event);
+    if (legal == nullptr) continue;
+    for (const TraceLegalRow& row : legal->rows) {
+      ++num_rows;
+      ASSERT_NE(tree.LegalAfter(row.node), nullptr);
+      EXPECT_EQ(*tree.LegalAfter(row.node), row);
+    }
+  }
+  int num_nodes = tree.LegalAfter(kTraceRoot) != nullptr ? 1 : 0;
+  for (size_t i = 0; i < tree.nodes.size(); ++i) {
+    num_nodes += tree.LegalAfter(static_cast<int>(i)) != nullptr ? 1 : 0;
+  }
+  EXPECT_EQ(num_nodes, num_rows);
+  EXPECT_GT(num_rows, 10);
 }
 
 TEST(TraceTreesTest, WhatResumesWasPreempted) {

@@ -72,6 +72,16 @@ absl::StatusOr<Formula> JsonAssertions::AddTexts(
                      [&] { return CompileChoice(texts, budget_); });
 }
 
+const std::string* JsonAssertions::IncompleteIn(Formula formula) const {
+  for (const int32_t variable : pool_.VariablesOf(formula)) {
+    const JsonAssertion& assertion = Of(variable);
+    if (assertion.kind != Kind::kString) continue;
+    const Language& language = languages_[assertion.index];
+    if (!language.is_complete) return &language.name;
+  }
+  return nullptr;
+}
+
 absl::Status JsonAssertions::IncompleteError(const Language& language) {
   return InvalidArgument(language.name,
                          " is enforced by a part of its strings, so that ",

@@ -129,6 +129,9 @@ class JsonAssertions {
   // Errors: as Strings().
   absl::StatusOr<std::optional<std::vector<BoundedStrings>>> ByMaxLength(
       Formula formula);
+  // Returns the name of a language of a formula over kString that is enforced
+  // by a part of its strings; null if there is none.
+  const std::string* IncompleteIn(Formula formula) const;
   // True if Strings() has any.
   absl::StatusOr<bool> HasStrings(Formula formula);
   absl::StatusOr<const ByteAutomaton*> Numbers(Formula formula);

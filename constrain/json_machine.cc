@@ -24,6 +24,7 @@ constexpr std::array<std::string_view, 6> kKeyGroups = {
 constexpr size_t kMaxSchemasOfValue = 1000;
 constexpr int kAnyGroup = -2;
 constexpr int kNoGroup = -1;  // before the first of them
+constexpr int kLastGroup = static_cast<int>(kKeyGroups.size()) - 1;
 
 // Finds or adds the number of a state that is yet to be built.
 template <typename Key>
@@ -159,6 +160,27 @@ bool JsonShapeBuilder::AcceptsEnd(Formula formula) {
                ? Truth::kFalse
                : Truth::kTrue;
   }) == Truth::kTrue;
+}
+
+bool JsonShapeBuilder::WantsMoreMembers(Formula formula) {
+  FormulaPool& pool = assertions_.pool();
+  // With `num_more` members, about which nothing else is known.
+  const auto may_hold = [&](int64_t num_more) {
+    return pool.Evaluate(formula, [&](int32_t variable) {
+      const JsonAssertion& assertion = assertions_.Of(variable);
+      if (assertion.kind == AssertionKind::kHas) return Truth::kFalse;
+      if (assertion.kind != AssertionKind::kMinMembers) return Truth::kUnknown;
+      return assertion.index <= num_more ? Truth::kTrue : Truth::kFalse;
+    }) != Truth::kFalse;
+  };
+  for (const int32_t variable : pool.VariablesOf(formula)) {
+    const JsonAssertion& assertion = assertions_.Of(variable);
+    if (assertion.kind == AssertionKind::kMinMembers &&
+        may_hold(assertion.index)) {
+      return true;
+    }
+  }
+  return false;
 }
 
 absl::StatusOr<std::vector<JsonShapeBuilder::Branch>> JsonShapeBuilder::Split(
@@ -414,6 +436,9 @@ absl::StatusOr<JsonMachine> JsonShapeBuilder::BuildObject(
       }
     } else {
       state.accepts = AcceptsEnd(place.rest);
+      if (place.group == kLastGroup && !state.accepts) {
+        machine.may_lack_keys |= WantsMoreMembers(place.rest);
+      }
       std::vector<std::pair<KeyClass, int>> classes;
       RETURN_IF_ERROR(AddOtherKeys(place, Not(named), &classes));
       for (const auto& [key_class, group] : classes) {

@@ -40,6 +40,9 @@ struct JsonMachine {
     std::vector<Edge> edges = {};
   };
   std::vector<State> states = {};  // the first is the start
+  // An object's minProperties may leave out all texts, because other keys are
+  // of different groups.
+  bool may_lack_keys = false;
 };
 
 struct JsonShape {
@@ -99,6 +102,9 @@ class JsonShapeBuilder {
   absl::StatusOr<Formula> AfterKey(Formula formula, int64_t key);
   Formula WithoutKey(Formula formula, int64_t key);
   bool AcceptsEnd(Formula formula);
+  // True if an object that does not satisfy the formula might with more
+  // members.
+  bool WantsMoreMembers(Formula formula);
   // Divides the values of an item by the states that they lead to.
   absl::StatusOr<std::vector<Branch>> Split(Formula formula);
   absl::StatusOr<std::vector<Branch>> SplitUnmemoized(Formula formula);

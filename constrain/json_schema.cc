@@ -74,21 +74,70 @@ class JsonSchemaCompiler {
     }
     const absl::StatusOr<bool> has_value = HasValue({root, options_.max_depth});
     if (!has_value.ok()) return At(root, has_value.status());
-    if (!*has_value) return NoValue();
+    if (!*has_value) return NoValue(root);
     absl::StatusOr<PushdownAutomaton> automaton = MakeCalls(root);
     if (!automaton.ok()) return At(root, automaton.status());
     return *std::move(automaton);
   }
 
  private:
-  static absl::Status NoValue() {
-    return InvalidArgument("#: no JSON value satisfies the schema");
+  // Returns the error that no text is in the language: because no value
+  // satisfies the schema, or because of values that are not written.
+  absl::Status NoValue(Formula root) {
+    const absl::Status none =
+        InvalidArgument("#: no JSON value satisfies the schema");
+    nests_at_will_ = true;
+    inhabited_.clear();
+    RETURN_IF_ERROR(FindInhabited());
+    if (inhabited_.contains(root)) {
+      return At(root, InvalidArgument("the values that satisfy it nest more "
+                                      "than ",
+                                      options_.max_depth,
+                                      " levels beyond the first"));
+    }
+    // Values that are not written would be of these formulas.
+    std::map<int, std::pair<Formula, absl::Status>> unwritten;  // by number
+    for (const auto& [formula, node] : nodes_) {
+      if (inhabited_.contains(formula)) continue;
+      absl::Status why = WhyUnwritten(node.shape);
+      if (!why.ok()) unwritten[node.number] = {formula, std::move(why)};
+    }
+    const std::set<Formula> written = inhabited_;
+    std::set<Formula> all = written;
+    for (const auto& [_, entry] : unwritten) {
+      const auto& [formula, why] = entry;
+      all.insert(formula);
+      inhabited_ = written;
+      inhabited_.insert(formula);
+      RETURN_IF_ERROR(FindInhabited());
+      if (inhabited_.contains(root)) return At(formula, why);
+    }
+    inhabited_ = std::move(all);
+    RETURN_IF_ERROR(FindInhabited());
+    if (unwritten.empty() || !inhabited_.contains(root)) return none;
+    const auto& [formula, why] = unwritten.begin()->second;
+    return At(formula, why);
+  }
+
+  // OK if every value of a shape without texts would be written.
+  absl::Status WhyUnwritten(const JsonShape& shape) const {
+    if (shape.object && shape.object->may_lack_keys) {
+      return InvalidArgument(
+          "minProperties needs more keys than an object is written with: those "
+          "that the schema names, and at most 6 others, which begin "
+          "differently");
+    }
+    const std::string* const name = assertions_.IncompleteIn(shape.string);
+    if (name == nullptr) return absl::OkStatus();
+    return InvalidArgument(*name,
+                           " is enforced by a part of its strings, none "
+                           "of which satisfies it");
   }
 
   absl::StatusOr<ByteAutomaton> CompileUnrolled(Formula root) {
     const absl::StatusOr<bool> has_value = HasValue({root, options_.max_depth});
     if (!has_value.ok()) return At(root, has_value.status());
-    if (!*has_value) return NoValue();
+    if (!*has_value) return NoValue(root);
     absl::StatusOr<ByteAutomaton> automaton =
         MakeAutomaton({root, options_.max_depth});
     if (!automaton.ok()) return At(root, automaton.status());
@@ -402,7 +451,7 @@ class JsonSchemaCompiler {
   // Returns the values of a formula inside one of `outer`; unset if they nest
   // too deep.
   std::optional<Values> Inside(const Values& outer, Formula inner) {
-    if (has_calls()) return Values(inner, 0);
+    if (has_calls() || nests_at_will_) return Values(inner, 0);
     const Node& node = nodes_[outer.first];
     if (nodes_[inner].cycle != node.cycle) {
       return Values(inner, options_.max_depth);
@@ -424,7 +473,9 @@ class JsonSchemaCompiler {
   }
 
   absl::StatusOr<bool> HasValue(const Values& values) {
-    if (has_calls()) return inhabited_.contains(values.first);
+    if (has_calls() || nests_at_will_) {
+      return inhabited_.contains(values.first);
+    }
     const auto known = has_value_.find(values);
     if (known != has_value_.end()) return known->second;
     const JsonShape& shape = nodes_[values.first].shape;
@@ -687,8 +738,9 @@ class JsonSchemaCompiler {
   int num_digits_ = 0;
   std::map<Formula, Counted> counted_;  // by the strings
   std::vector<int64_t> limits_;         // largest counts, each once
-  std::set<Formula> inhabited_;         // if there are calls
-  int num_any_levels_ = 0;              // that steps are taken for
+  std::set<Formula> inhabited_;  // if there are calls, or values nest at will
+  bool nests_at_will_ = false;   // to explain that there is no text
+  int num_any_levels_ = 0;       // that steps are taken for
   std::map<Values, bool> has_value_;
   std::map<Values, Language> languages_;
   std::map<Formula, Language> numbers_;

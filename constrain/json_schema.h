@@ -61,7 +61,8 @@ struct JsonSchemaOptions {
 
 // Errors: kInvalidArgument with the JSON pointer of the keyword that cannot be
 // enforced, or of the subschema that exceeds `limits`; or if no value satisfies
-// the schema.
+// the schema, or none that has a text: then with the pointer of a subschema and
+// the reason.
 absl::StatusOr<ByteAutomaton> CompileJsonSchema(
     json::value schema, const JsonSchemaOptions& options = {},
     const CompileLimits& limits = {});

@@ -177,6 +177,58 @@ TEST(JsonSchemaTest, ErrorsHaveThePointerOfAKeyword) {
   }
 }
 
+// Some values satisfy the schema, but none has a text.
+TEST(JsonSchemaTest, ErrorsSayWhyAValueHasNoText) {
+  constexpr std::string_view kUnsatisfied =
+      "#: no JSON value satisfies the schema";
+  const struct {
+    const char* schema;
+    std::string_view error;
+  } cases[] = {
+      {R"({"type": "object", "minProperties": 7})",
+       "#: minProperties needs more keys than an object is written with"},
+      {R"({"type": "object", "minProperties": 8, "properties": {"a": {}}})",
+       "#: minProperties needs more keys"},
+      {R"({"type": "object", "minProperties": 2,
+           "propertyNames": {"pattern": "^u"}})",
+       "#: minProperties needs more keys"},
+      {R"({"type": "object", "required": ["a"], "properties": {
+           "b": {"type": "object", "minProperties": 9},
+           "a": {"type": "object", "minProperties": 7}}})",
+       "#/properties/a: minProperties needs more keys"},
+      {R"js({"type": "array", "minItems": 2, "prefixItems": [
+           {"type": "object", "minProperties": 7},
+           {"const": "(?=x)", "format": "regex"}]})js",
+       "#/prefixItems/0: minProperties needs more keys"},
+      {R"({"type": "string", "format": "email", "pattern": "^\"a b\"@x.com$"})",
+       "#: the format \"email\" is enforced by a part of its strings, none of "
+       "which satisfies it"},
+      // No value satisfies these, with more keys or without.
+      {R"({"type": "object", "minProperties": 3, "maxProperties": 1})",
+       kUnsatisfied},
+      {R"({"type": "object", "minProperties": 9, "maxProperties": 2})",
+       kUnsatisfied},
+      {R"({"type": "object", "minProperties": 7,
+           "additionalProperties": false})",
+       kUnsatisfied},
+      {R"({"type": "object", "required": ["a"], "properties": {
+           "b": {"type": "object", "minProperties": 7}, "a": false}})",
+       kUnsatisfied},
+      {
+          R"({"allOf": [{"type": "object", "minProperties": 7},
+                     {"type": "object", "maxProperties": 6}]})",
+          kUnsatisfied}};
+  for (const auto& c : cases) {
+    EXPECT_THAT(ErrorOf(c.schema), StartsWith(std::string(c.error)))
+        << c.schema;
+    EXPECT_THAT(Message(CompileJsonSchemaWithCalls(c.schema).status()),
+                StartsWith(std::string(c.error)))
+        << c.schema;
+  }
+  CompiledSchema(
+      R"({"type": "object", "minProperties": 7, "properties": {"a": {}}})");
+}
+
 // The pattern of an incomplete format has a part of its strings. A string that
 // it lacks may be one, so it neither has the format nor lacks it.
 TEST(JsonSchemaTest, StringsMayHaveAnIncompleteFormat) {

@@ -112,6 +112,13 @@ absl::Status CheckCatalogueName(std::string_view name) {
       std::ranges::all_of(name, [](char c) {
         return absl::ascii_isalnum(c) || c == '.' || c == '_' || c == '-';
       });
+  // A URL drops these parts of its path.
+  if (name == "." || name == "..") {
+    return InvalidArgument(
+        "the name of a catalogue must not be \".\" or "
+        "\"..\", got ",
+        BytesInQuotes(name));
+  }
   if (is_name) return absl::OkStatus();
   return InvalidArgument("the name of a catalogue must be 1 to ", kMaxBytes,
                          " letters, digits, \".\", \"_\" and \"-\", got ",

@@ -24,7 +24,8 @@ namespace espalier {
 // Tokens of an item at most: a search of its end reads level by level.
 inline constexpr int64_t kMaxItemTokens = 1024;
 
-// Checks the name of a catalogue: 1 to 64 letters, digits, "." , "_" and "-".
+// Checks the name of a catalogue: 1 to 64 letters, digits, ".", "_" and "-",
+// but not "." or "..".
 // Errors: kInvalidArgument with the name.
 absl::Status CheckCatalogueName(std::string_view name);
 

@@ -64,6 +64,29 @@ TEST_F(ItemsTest, OtherFieldsThatRestrictReplaceTheOnlyCatalogue) {
   EXPECT_THAT(run.out, HasSubstr("Marseille"));
 }
 
+TEST_F(ItemsTest, ANoteSaysThatNoneOfSeveralCataloguesIsNamed) {
+  std::vector<std::string> args = {"generate", "--items", "a.b=" + cities_,
+                                   "--items", "more=" + cities_};
+  const auto run = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> all = args;
+    all.insert(all.end(), more.begin(), more.end());
+    all.push_back("It rains.");
+    ProgramRun printed = Run(all);
+    EXPECT_EQ(printed.exit_code, 0) << printed.err;
+    return printed;
+  };
+  const ProgramRun free = run({});
+  EXPECT_THAT(free.out, HasSubstr("pleut"));
+  EXPECT_THAT(free.err,
+              HasSubstr("espalier: note: none of the 2 catalogues of --items "
+                        "is named, so texts are not restricted to items; "
+                        "--constraint '{\"items\": \"a.b\"}' names one\n"));
+  EXPECT_EQ(run({"--constraint", R"({"items": "a.b"})"}).err, "");
+  EXPECT_EQ(run({"--regex", "Il pleut"}).err, "");
+  args = {"generate", "--items", "cities=" + cities_};
+  EXPECT_EQ(run({}).err, "");
+}
+
 TEST_F(ItemsTest, ErrorsNameTheOptionTheFileAndTheLine) {
   const auto error = [&](std::vector<std::string> args) {
     args.insert(args.begin(), "generate");
@@ -77,6 +100,9 @@ TEST_F(ItemsTest, ErrorsNameTheOptionTheFileAndTheLine) {
   EXPECT_THAT(error({"--items", "a b=" + cities_}),
               HasSubstr("--items: the name of a catalogue must be 1 to 64 "
                         "letters, digits"));
+  EXPECT_THAT(error({"--items", "..=" + cities_}),
+              HasSubstr("--items: the name of a catalogue must not be \".\" or "
+                        "\"..\", got \"..\""));
   EXPECT_THAT(error({"--items", "a=" + cities_, "--items", "a=" + cities_}),
               HasSubstr("--items must have each name once, got \"a\" twice"));
   EXPECT_THAT(

@@ -126,6 +126,14 @@ TEST_F(ItemsTest, ABadCatalogueNamesTheLineAndChangesNothing) {
   EXPECT_EQ(name.status, 400);
   EXPECT_THAT(ErrorOf(name), HasSubstr("the name of a catalogue must be 1 to "
                                        "64 letters, digits"));
+  for (const std::string dots : {".", ".."}) {
+    const RawResponse response = Put(dots, "[7]");
+    EXPECT_EQ(response.status, 400);
+    EXPECT_THAT(ErrorOf(response),
+                HasSubstr("the name of a catalogue must not be \".\" or "
+                          "\"..\", got \"" +
+                          dots + '"'));
+  }
   EXPECT_THAT(ItemsOf(Send(CallOf(R"({"items": "songs"})"))),
               UnorderedElementsAre("[7]"));
 }

@@ -46,14 +46,26 @@ absl::Status CheckFilesOfTexts(const GenerateOptions& options) {
   return CheckFiles(options.common, "stdout", OutputPath("-"));
 }
 
+bool RestrictsTokens(const GenerationParams& params) {
+  return params.constraint || params.allowed_sequences ||
+         params.allowed_token_ids;
+}
+
+// Several catalogues restrict nothing unless one is named.
+void PrintNoteOnItems(const GeneratorOptions& options,
+                      const GenerationParams& params) {
+  if (options.items.size() < 2 || RestrictsTokens(params)) return;
+  PrintToStderr(Concat("espalier: note: none of the ", options.items.size(),
+                       " catalogues of --items is named, so texts are not "
+                       "restricted to items; --constraint '{\"items\": \"",
+                       options.items.front().name, "\"}' names one\n"));
+}
+
 // A catalogue that is the only one is for all texts, unless another field
 // restricts them.
 void TakeItems(const GeneratorOptions& options, GenerationParams* params,
                std::vector<std::string_view>* given) {
-  if (options.items.size() != 1 || params->constraint ||
-      params->allowed_sequences || params->allowed_token_ids) {
-    return;
-  }
+  if (options.items.size() != 1 || RestrictsTokens(*params)) return;
   params->constraint = ConstraintParams{.items = options.items.front().name};
   given->push_back("constraint");
 }
@@ -165,6 +177,7 @@ absl::StatusOr<int> Generate(const GenerateOptions& options) {
                    names);
   const std::string note = runtime->NoteOnSpeculation(params, given);
   if (!note.empty()) PrintNote(note);
+  PrintNoteOnItems(options.common.runtime.generator, params);
   PrintIdleWarnings(options.common.runtime, resolved->params, given);
   const Stopwatch watch;
   ASSIGN_OR_RETURN(

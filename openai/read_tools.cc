@@ -86,6 +86,11 @@ absl::Status CheckFunction(Api api, const std::string& path,
     return InvalidField(FieldName{path}, MemberOfFunction(api), wanted,
                         Got(Shown(value)));
   };
+  const json::value* const description = function.if_contains("description");
+  if (description != nullptr && !description->is_string() &&
+      !description->is_null()) {
+    return error(".description must be a string", description);
+  }
   const json::value* const parameters = function.if_contains("parameters");
   if (parameters != nullptr && !parameters->is_object() &&
       !parameters->is_null()) {

@@ -98,7 +98,8 @@ absl::StatusOr<bool> SetOption(std::string_view field, std::string_view key,
   }
   if (key == kMustContain) {
     RETURN_IF_ERROR(Read(name, json, &params->must_contain));
-    return true;
+    if (!params->must_contain.empty()) return true;
+    return InvalidField(FieldName{name}, " must not be empty", Got("[]"));
   }
   if (key == kExclude) {
     RETURN_IF_ERROR(ReadExclude(name, json, &params->exclude));

@@ -38,7 +38,7 @@ absl::Status ValidateSpeculation(const ModelDescription& model,
   if (!CanDraftBy(speculate.method, params)) {
     return InvalidField("`speculate.method` must not be \"constraint\" ",
                         IsBeamSearch(params)
-                            ? Prose("with `num_beams`, which drafts nothing of "
+                            ? Prose("with `num_beams`: beams draft nothing of "
                                     "a constraint")
                             : Prose("without `constraint` or "
                                     "`allowed_sequences`"),

@@ -282,6 +282,8 @@ TEST(ResponseTest, WhatNeedsStateOrHasNoAnswerIsRefusedByName) {
        "tools[0].name must be a string, and not empty, got nothing"},
       {R"("tools": [{"type": "function", "name": "f", "strict": 1}])",
        "tools[0].strict must be true or false, got 1"},
+      {R"("tools": [{"type": "function", "name": "f", "description": []}])",
+       "tools[0].description must be a string, got []"},
       {R"("tools": [{"type": "function", "name": "f", "parameters": "x"}])",
        "tools[0].parameters must be an object, got \"x\""},
       {R"("tools": [{"type": "function", "name": "f"}],

@@ -85,6 +85,8 @@ TEST(ToolCallsTest, RefusalsNameTheMember) {
       {R"("tools": [{"name": "f"}])", "tools[0].function must be an object"},
       {R"("tools": [{"function": {"name": "f", "strict": 1}}])",
        "tools[0].function.strict must be true or false, got 1"},
+      {R"("tools": [{"function": {"name": "f", "description": 5}}])",
+       "tools[0].function.description must be a string, got 5"},
       {R"("tools": [{"function": {"name": "f", "parameters": 5}}])",
        "tools[0].function.parameters must be an object, got 5"},
       {R"("tools": [{"function": {"name": "f", "parameters": []}}],

@@ -234,10 +234,9 @@ inline std::vector<MalformedRequest> MalformedParams() {
       params(R"({"constraint": {"must_contain": ["a", 7]}})",
              "constraint.must_contain[1] must be a string, got 7"),
       params(R"({"constraint": {"must_contain": []}})",
-             "constraint must be an object with regex, a string, choice, a "
-             "list of strings, json_schema, a schema, grammar, a string, "
-             "tool_calls, an object, items, the name of a catalogue, or "
-             "must_contain, a list of strings, got {\"must_contain\": []}"),
+             "constraint.must_contain must not be empty, got []"),
+      params(R"({"constraint": {"regex": "a", "must_contain": []}})",
+             "constraint.must_contain must not be empty, got []"),
       params(R"({"constraint": {"must_contain": ["a"], "exclude": [[7]]}})",
              "constraint.exclude must be unset without items, got "
              "must_contain"),

@@ -120,7 +120,7 @@ TEST(SpeculationJsonTest, DraftsOfAConstraintAreForSamplesThatHaveOne) {
   EXPECT_THAT(ValidateRequest(EnFr(), &request),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        "speculate.method must not be \"constraint\" with "
-                       "num_beams, which drafts nothing of a constraint, got "
+                       "num_beams: beams draft nothing of a constraint, got "
                        "\"constraint\""));
   for (const SpeculationMethod method :
        {SpeculationMethod::kNgram, SpeculationMethod::kSuffix}) {

@@ -39,8 +39,32 @@ absl::Status CheckNumber(const ItemCatalogues& catalogues,
 // The lines of a catalogue, with what they hold of the server's memory.
 struct Lines {
   std::string text;
-  std::vector<HeldMemory::Share> shares;
+  HeldMemory::Share share;
 };
+
+// A catalogue, with the memory that it holds until the last request that has it
+// is over.
+struct HeldItems {
+  std::shared_ptr<const ItemCatalogue> items;
+  HeldMemory::Share share;
+};
+
+// Returns `items` with a share of its size, made of that of its lines.
+// Errors: as HeldMemory::Take.
+absl::StatusOr<std::shared_ptr<const ItemCatalogue>> Hold(
+    std::shared_ptr<const ItemCatalogue> items, HeldMemory::Share share,
+    HeldMemory* memory) {
+  const int64_t num_bytes = items->num_bytes();
+  if (share.num_bytes() < num_bytes) {
+    ASSIGN_OR_RETURN(HeldMemory::Share more,
+                     memory->Take(num_bytes - share.num_bytes()));
+    share.Merge(std::move(more));
+  }
+  share.ShrinkTo(num_bytes);
+  const auto held = std::make_shared<const HeldItems>(
+      HeldItems{std::move(items), std::move(share)});
+  return std::shared_ptr<const ItemCatalogue>(held, held->items.get());
+}
 
 // Errors: as HeldMemory::Take.
 boost::asio::awaitable<absl::StatusOr<std::shared_ptr<Lines>>> ReadLines(
@@ -59,7 +83,7 @@ boost::asio::awaitable<absl::StatusOr<std::shared_ptr<Lines>>> ReadLines(
         num_bytes <= INT64_MAX / kHeldPerByte ? kHeldPerByte * num_bytes
                                               : INT64_MAX);
     if (!share.ok()) return share.status();
-    lines->shares.push_back(*std::move(share));
+    lines->share.Merge(*std::move(share));
     num_taken += num_bytes;
     return absl::OkStatus();
   };
@@ -131,6 +155,8 @@ RouteWork PutItems(ServerState& server, RouteCall& call) {
                                generator.description().vocab_size));
     // Again: others may have been added. This thread alone adds them.
     RETURN_IF_ERROR(CheckNumber(catalogues, name));
+    ASSIGN_OR_RETURN(
+        items, Hold(std::move(items), std::move(lines->share), &server.memory));
     return WriteJson(Describe(name, catalogues.Put(name, std::move(items))));
   };
   absl::StatusOr<std::string> answer =

@@ -21,8 +21,11 @@ TEST(HeldMemoryTest, CallsThatHoldTooMuchTogetherAreRefusedUntilOneEnds) {
   {
     ASSERT_OK_AND_ASSIGN(HeldMemory::Share first, memory.Take(60));
     ASSERT_OK_AND_ASSIGN(const HeldMemory::Share second, memory.Take(40));
-    EXPECT_THAT(memory.Take(1),
-                StatusIs(kExhausted, HasSubstr("calls hold some 100 bytes")));
+    EXPECT_THAT(
+        memory.Take(1),
+        StatusIs(kExhausted,
+                 HasSubstr("calls and catalogues of items hold some 100 "
+                           "bytes")));
     EXPECT_FALSE(IsPermanent(memory.Take(1).status()));
     EXPECT_EQ(memory.num_bytes(), 100);
     first = HeldMemory::Share();
@@ -33,6 +36,23 @@ TEST(HeldMemoryTest, CallsThatHoldTooMuchTogetherAreRefusedUntilOneEnds) {
     EXPECT_OK(memory.Take(0));
   }
   EXPECT_EQ(memory.num_bytes(), 0);
+}
+
+TEST(HeldMemoryTest, SharesMergeShrinkAndOutliveTheMemory) {
+  HeldMemory::Share share;
+  {
+    HeldMemory memory(100);
+    share.Merge(memory.Take(30).value());
+    share.Merge(memory.Take(40).value());
+    EXPECT_EQ(share.num_bytes(), 70);
+    EXPECT_EQ(memory.num_bytes(), 70);
+    share.ShrinkTo(80);
+    EXPECT_EQ(memory.num_bytes(), 70);
+    share.ShrinkTo(20);
+    EXPECT_EQ(share.num_bytes(), 20);
+    EXPECT_EQ(memory.num_bytes(), 20);
+  }
+  share = HeldMemory::Share();
 }
 
 TEST(HeldMemoryTest, ACallThatNeverFitsIsToldSo) {

@@ -164,6 +164,34 @@ TEST_F(ItemsTest, ABodyBeyondTheMemoryOfCallsIsRefused) {
   EXPECT_EQ(Put("songs", "[7]").status, 200);
 }
 
+TEST_F(ItemsTest, CataloguesHoldMemoryUntilTheyAreReplacedOrDeleted) {
+  ServerOptions options = {.allow_control = true};
+  options.max_held_bytes = 6 << 20;
+  Start(options);
+  std::string lines;
+  for (int i = 0; i < 20'000; ++i) {
+    lines += Concat("[", i % 5000, ",", i / 5000, ",7]\n");
+  }
+  for (int i = 0; i < 40; ++i) {
+    const RawResponse put = Put("songs", lines);
+    ASSERT_EQ(put.status, 200) << i << ": " << put.body;
+  }
+  RawResponse put;
+  int num_put = 0;
+  for (; num_put < 40; ++num_put) {
+    put = Put(Concat("items", num_put), lines);
+    if (put.status != 200) break;
+  }
+  EXPECT_GT(num_put, 3);
+  ASSERT_EQ(put.status, 429) << num_put << " more: " << put.body;
+  EXPECT_THAT(ErrorOf(put), HasSubstr("calls and catalogues of items hold "));
+  EXPECT_EQ(Put("songs", lines).status, 429);
+  EXPECT_EQ(Delete("items0").status, 200);
+  EXPECT_EQ(Put("songs", lines).status, 200);
+  EXPECT_EQ(Put("items1", "[7]").status, 200);
+  EXPECT_EQ(Put("new", lines).status, 200);
+}
+
 TEST_F(ItemsTest, ThereIsALimitOfCatalogues) {
   Start({.allow_control = true});
   for (int i = 0; i < 64; ++i) {

@@ -16,7 +16,8 @@ namespace espalier {
 // Returns the constraint of `request`, which ValidateRequest has passed, to the
 // latest version of its catalogue; null if it names none. Takes time in
 // proportion to what it excludes, not to the catalogue; with min_new_tokens and
-// ids that end the output, also to the items with as many tokens.
+// ids that end the output, also to the items with as many tokens, unless one of
+// the latest requests had the same (ItemCatalogue::EndedBy).
 //   tokenizer  null: it must exclude no texts
 // Errors: kInvalidArgument naming `constraint.items` and the catalogues, if
 // there is none of this name, or an id of its items that is not in the

@@ -370,6 +370,40 @@ ItemCatalogue::Node ItemCatalogue::Find(
   return node;
 }
 
+std::shared_ptr<const ItemCatalogue::EndedItems> ItemCatalogue::EndedBy(
+    std::span<const TokenId> tokens, int32_t length) const {
+  constexpr size_t kMaxKept = 4;
+  if (length < 1 || length > max_length() || tokens.empty()) return nullptr;
+  const auto is_asked = [&](const Ended& ended) {
+    return ended.length == length && std::ranges::equal(ended.tokens, tokens);
+  };
+  {
+    const std::lock_guard lock(ended_->mutex);
+    const auto known = std::ranges::find_if(ended_->all, is_asked);
+    if (known != ended_->all.end()) return known->items;
+  }
+  auto ended = std::make_shared<EndedItems>();
+  ended->level_ = {levels_[length].begin, levels_[length + 1].begin};
+  ended->bits_ = RankBits(ended->level_.size());
+  for (Node node = ended->level_.begin; node < ended->level_.end; ++node) {
+    const TokenId token = tokens_[node];
+    // Most are beyond them.
+    if (token < tokens.front() || token > tokens.back()) continue;
+    if (ends_[node] && std::ranges::binary_search(tokens, token)) {
+      ended->bits_.Set(node - ended->level_.begin);
+    }
+  }
+  ended->bits_.Finish();
+  if (ended->bits_.num_ones() == 0) ended = nullptr;
+  const std::lock_guard lock(ended_->mutex);
+  std::vector<Ended>& latest = ended_->all;
+  // Another thread may have added it.
+  std::erase_if(latest, is_asked);
+  if (latest.size() == kMaxKept) latest.erase(latest.begin());
+  latest.push_back({{tokens.begin(), tokens.end()}, length, ended});
+  return ended;
+}
+
 int32_t ItemCatalogue::LevelOf(Node node) const {
   const auto after = std::ranges::upper_bound(levels_, node, {}, &Level::begin);
   return static_cast<int32_t>(after - levels_.begin()) - 1;

@@ -18,15 +18,19 @@
 // are built in 0.82 s, on one core of a busy Intel Xeon (items_benchmark).
 // Counts of items below a node, level by level, need no further memory.
 //
-// Thread safety: constant after construction.
+// Thread safety: constant after construction, or as if; any thread may read.
 // Source: Jacobson 1989, Space-efficient static trees and graphs.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <memory>
+#include <mutex>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "base/ids.h"
 #include "constrain/rank_bits.h"
 
@@ -61,6 +65,25 @@ class ItemCatalogue {
     Node end = 0;
     int32_t size() const { return end - begin; }
     bool empty() const { return begin == end; }
+  };
+
+  // The items of one length that end by one of some tokens: a bit for each node
+  // of their level.
+  class EndedItems {
+   public:
+    // Returns the number of these items that end in a range.
+    int64_t NumEnds(Range range) const {
+      return bits_.Rank(Place(range.end)) - bits_.Rank(Place(range.begin));
+    }
+
+   private:
+    friend class ItemCatalogue;
+    int64_t Place(Node node) const {
+      return std::clamp(node, level_.begin, level_.end) - level_.begin;
+    }
+
+    Range level_;
+    RankBits bits_;
   };
 
   // Drops duplicates and empty lists.
@@ -133,7 +156,13 @@ class ItemCatalogue {
   int64_t MaxChildren(int64_t num_nodes) const;
   int64_t MaxEnds(int64_t num_nodes) const;
 
-  // The memory that it takes.
+  // Returns the items of `length` tokens that end by one of `tokens`, which are
+  // ascending; null if there are none. Reads all nodes of their level unless it
+  // did so for one of the latest few calls with other arguments.
+  std::shared_ptr<const EndedItems> EndedBy(std::span<const TokenId> tokens,
+                                            int32_t length) const;
+
+  // The memory that it takes, but for EndedItems.
   int64_t num_bytes() const;
 
  private:
@@ -155,6 +184,17 @@ class ItemCatalogue {
   // [max_length + 2]  by length; the last is the end of the nodes.
   std::vector<Level> levels_;
   std::vector<bool> before_last_;
+  struct Ended {
+    std::vector<TokenId> tokens;
+    int32_t length;
+    std::shared_ptr<const EndedItems> items;
+  };
+  // Latest results of EndedBy, the newest last.
+  struct LatestEnded {
+    std::mutex mutex;
+    std::vector<Ended> all ABSL_GUARDED_BY(mutex);
+  };
+  std::unique_ptr<LatestEnded> ended_ = std::make_unique<LatestEnded>();
   int32_t min_leaf_length_ = 0;
   TokenId max_token_ = -1;
 };

@@ -23,6 +23,9 @@ ItemConstraint::ItemConstraint(std::shared_ptr<const ItemCatalogue> items,
                                ItemOptions options)
     : items_(std::move(items)),
       options_(std::move(options)),
+      // Before min_length no id may end the output, so an item that ends by one
+      // there is too short.
+      too_short_(items_->EndedBy(options_.end_ids, options_.min_length)),
       too_many_lists_(TooManyLists(options_.max_list_bytes)) {
   Exclude();
   const auto all = static_cast<Node>(items_->num_nodes());
@@ -59,20 +62,6 @@ void ItemConstraint::Exclude() {
       ranges.push_back(range);
     }
   }
-  // Before min_length no id may end the output, so an item that ends by one
-  // there is too short.
-  Range level = {ItemCatalogue::kRoot, ItemCatalogue::kRoot + 1};
-  for (int32_t i = 0; i < options_.min_length && !level.empty(); ++i) {
-    level = items_->Below(level);
-  }
-  const bool may_be_short = options_.min_length > 0 && has_end_ids();
-  for (Node node = level.begin; may_be_short && node < level.end; ++node) {
-    if (!std::ranges::binary_search(options_.end_ids, items_->token(node))) {
-      continue;
-    }
-    has_short_items_ = true;
-    ranges.push_back({node, node + 1});
-  }
   std::ranges::sort(above_);
   above_.erase(std::unique(above_.begin(), above_.end()), above_.end());
   std::ranges::sort(ranges, {}, &Range::begin);
@@ -82,8 +71,14 @@ void ItemConstraint::Exclude() {
         std::max(range.begin, excluded_.empty() ? 0 : excluded_.back().end);
     if (begin >= range.end) continue;
     excluded_.push_back({begin, range.end, num_ends});
-    num_ends += items_->NumEnds({begin, range.end});
+    num_ends += NumLongEnds({begin, range.end});
   }
+}
+
+int64_t ItemConstraint::NumLongEnds(Range range) const {
+  const int64_t num_ends = items_->NumEnds(range);
+  return too_short_ == nullptr ? num_ends
+                               : num_ends - too_short_->NumEnds(range);
 }
 
 int64_t ItemConstraint::NumExcludedBefore(Node node) const {
@@ -92,12 +87,12 @@ int64_t ItemConstraint::NumExcludedBefore(Node node) const {
   if (after == excluded_.begin()) return 0;
   const Excluded& last = *std::prev(after);
   return last.num_ends_before +
-         items_->NumEnds({last.begin, std::min(node, last.end)});
+         NumLongEnds({last.begin, std::min(node, last.end)});
 }
 
 int64_t ItemConstraint::NumEnds(Range range, int32_t level) const {
   if (level < options_.min_length) return 0;
-  const int64_t num_ends = items_->NumEnds(range);
+  const int64_t num_ends = NumLongEnds(range);
   if (excluded_.empty() || num_ends == 0) return num_ends;
   return num_ends - NumExcludedBefore(range.end) +
          NumExcludedBefore(range.begin);
@@ -113,7 +108,7 @@ bool ItemConstraint::Reaches(Range range, int32_t level, int32_t room) const {
 
 bool ItemConstraint::FitsAll(int32_t level, int32_t room) const {
   return room >= items_->max_length() - level &&
-         (!has_short_items_ || level >= options_.min_length) &&
+         (too_short_ == nullptr || level >= options_.min_length) &&
          options_.min_length <= std::max(items_->min_leaf_length(), level + 1);
 }
 

@@ -92,6 +92,9 @@ class ItemConstraint final : public Constraint {
   State ended() const { return static_cast<State>(items_->num_nodes()); }
   bool has_end_ids() const { return !options_.end_ids.empty(); }
   void Exclude();
+  // Returns the number of items that end in a range, but for those that are too
+  // short by an end id.
+  int64_t NumLongEnds(Range range) const;
   int64_t NumExcludedBefore(Node node) const;
   // Returns the number of items that may come, of those that end in a range.
   int64_t NumEnds(Range range, int32_t level) const;
@@ -132,11 +135,11 @@ class ItemConstraint final : public Constraint {
 
   const std::shared_ptr<const ItemCatalogue> items_;
   const ItemOptions options_;
+  // Items that end by an end id where min_length still bans it; null: none.
+  const std::shared_ptr<const ItemCatalogue::EndedItems> too_short_;
   std::vector<Excluded> excluded_;  // ascending, apart from each other
   std::vector<Node> above_;         // ascending: nodes above an excluded one
   bool has_inner_ends_ = false;     // if there are end ids
-  // Items end by an end id where min_length still bans it.
-  bool has_short_items_ = false;
   const absl::Status too_many_lists_;
 
   mutable std::mutex mutex_;

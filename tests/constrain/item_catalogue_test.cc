@@ -47,6 +47,41 @@ TEST(RankBitsTest, RanksAndSelectsAsByCounting) {
   }
 }
 
+TEST(ItemCatalogueTest, ItemsThatEndBySomeTokensAreCountedByRange) {
+  std::mt19937 random(7);
+  const Lists lists = RandomLists(random, 300, 5, 6);
+  const ItemCatalogue items(ListsOf(lists));
+  const std::vector<std::vector<TokenId>> ends = {{2}, {0, 5}, {1, 3, 9}, {7}};
+  for (int round = 0; round < 3; ++round) {
+    for (const std::vector<TokenId>& tokens : ends) {
+      for (int length = 0; length <= items.max_length() + 1; ++length) {
+        // A node's own count, by its path.
+        std::vector<int64_t> counts(items.num_nodes(), 0);
+        for (const std::vector<TokenId>& list : lists) {
+          if (list.empty() || std::ssize(list) != length) continue;
+          counts[items.Find(list)] =
+              std::ranges::binary_search(tokens, list.back()) ? 1 : 0;
+        }
+        const auto ended = items.EndedBy(tokens, length);
+        const bool has_any = std::ranges::count(counts, 1) > 0;
+        ASSERT_EQ(ended != nullptr, has_any);
+        if (!has_any) continue;
+        // One of the latest is not made again.
+        EXPECT_EQ(items.EndedBy(tokens, length), ended);
+        for (int i = 0; i < 200; ++i) {
+          const auto begin = static_cast<Node>(random() % items.num_nodes());
+          const auto end = static_cast<Node>(
+              begin + random() % (items.num_nodes() - begin + 1));
+          ASSERT_EQ(
+              ended->NumEnds({begin, end}),
+              std::count(counts.begin() + begin, counts.begin() + end, 1));
+        }
+      }
+    }
+  }
+  EXPECT_EQ(items.EndedBy({}, 2), nullptr);
+}
+
 TEST(ItemCatalogueTest, TheExampleOfItsHeader) {
   const ItemCatalogue items(ListsOf({{5, 7}, {5, 8, 2}, {9}}));
   EXPECT_EQ(items.num_nodes(), 6);

@@ -143,10 +143,13 @@ TEST(ItemConstraintTest, AllowsJustWhatMayComeOfRandomItems) {
     const int min_length = random() % 3 == 0 ? random() % 4 : 0;
     List end_ids;
     if (random() % 2 == 0) end_ids = {num_tokens, num_tokens + 3};
-    // One that may also end an item.
+    // One that may also end an item, few of them or most.
     Lists with_ends = items;
+    const int few = 1 + round % 8;
     for (List& item : with_ends) {
-      if (!end_ids.empty() && random() % 8 == 0) item.push_back(end_ids[0]);
+      if (end_ids.empty() || random() % few != 0) continue;
+      item.push_back(end_ids[0]);
+      if (random() % 4 == 0) excluded.push_back(item);
     }
     const ItemConstraint constraint(
         std::make_shared<const ItemCatalogue>(ListsOf(with_ends)),

@@ -318,7 +318,7 @@ class ItemCatalogueBuilder {
       const ItemCatalogue::Range range = {begin, begin + level.num_nodes};
       const int32_t num_leaves = out_.NumLeaves(range);
       ItemCatalogue::Level& made = out_.levels_.emplace_back();
-      made.begin = begin;
+      out_.level_begins_.push_back(begin);
       made.num_children = level.children.Descending();
       if (num_leaves < range.size()) made.num_ends = level.ends.Descending();
       if (length > 0 && num_leaves > 0 && out_.min_leaf_length_ == 0) {
@@ -326,7 +326,7 @@ class ItemCatalogueBuilder {
       }
       begin = range.end;
     }
-    out_.levels_.emplace_back().begin = begin;
+    out_.level_begins_.push_back(begin);
   }
 
   ItemCatalogue& out_;
@@ -352,15 +352,6 @@ ItemCatalogue::ItemCatalogue(const TokenLists& items) {
   }
 }
 
-ItemCatalogue::Node ItemCatalogue::Child(Node node, TokenId token) const {
-  const Range children = Children(node);
-  const auto begin = tokens_.begin() + children.begin;
-  const auto end = tokens_.begin() + children.end;
-  const auto found = std::lower_bound(begin, end, token);
-  if (found == end || *found != token) return kNone;
-  return static_cast<Node>(found - tokens_.begin());
-}
-
 ItemCatalogue::Node ItemCatalogue::Find(
     std::span<const TokenId> sequence) const {
   Node node = kRoot;
@@ -383,7 +374,7 @@ std::shared_ptr<const ItemCatalogue::EndedItems> ItemCatalogue::EndedBy(
     if (known != ended_->all.end()) return known->items;
   }
   auto ended = std::make_shared<EndedItems>();
-  ended->level_ = {levels_[length].begin, levels_[length + 1].begin};
+  ended->level_ = {level_begins_[length], level_begins_[length + 1]};
   ended->bits_ = RankBits(ended->level_.size());
   for (Node node = ended->level_.begin; node < ended->level_.end; ++node) {
     const TokenId token = tokens_[node];
@@ -404,11 +395,6 @@ std::shared_ptr<const ItemCatalogue::EndedItems> ItemCatalogue::EndedBy(
   return ended;
 }
 
-int32_t ItemCatalogue::LevelOf(Node node) const {
-  const auto after = std::ranges::upper_bound(levels_, node, {}, &Level::begin);
-  return static_cast<int32_t>(after - levels_.begin()) - 1;
-}
-
 int64_t ItemCatalogue::MaxChildren(int64_t num_nodes) const {
   int64_t most = 0;
   for (const Level& level : levels_) {
@@ -427,7 +413,8 @@ int64_t ItemCatalogue::MaxEnds(int64_t num_nodes) const {
 
 int64_t ItemCatalogue::num_bytes() const {
   int64_t num_bytes = static_cast<int64_t>(
-      tokens_.capacity() * sizeof(TokenId) + before_last_.capacity() / 8);
+      tokens_.capacity() * sizeof(TokenId) + before_last_.capacity() / 8 +
+      level_begins_.capacity() * sizeof(Node));
   for (const RankBits* bits : {&inner_, &first_, &ends_}) {
     num_bytes += bits->num_bytes();
   }

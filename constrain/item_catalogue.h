@@ -32,6 +32,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "base/ids.h"
+#include "base/item_tables.h"
 #include "constrain/rank_bits.h"
 
 namespace espalier {
@@ -53,34 +54,26 @@ struct TokenLists {
 
 class ItemCatalogue {
  public:
-  using Node = int32_t;
+  using Node = ItemTrie::Node;
   static constexpr Node kRoot = 0;
-  static constexpr Node kNone = -1;
+  static constexpr Node kNone = ItemTrie::kNone;
   // Tokens of all items of a catalogue.
   static constexpr int64_t kMaxTokens = (int64_t{1} << 31) - 2;
 
   // Nodes [begin, end) of one level.
-  struct Range {
-    Node begin = 0;
-    Node end = 0;
-    int32_t size() const { return end - begin; }
-    bool empty() const { return begin == end; }
-  };
+  using Range = ItemTrie::Range;
 
   // The items of one length that end by one of some tokens: a bit for each node
   // of their level.
   class EndedItems {
    public:
+    // Valid as long as this object.
+    ItemLevelEnds view() const { return {level_, bits_.view()}; }
     // Returns the number of these items that end in a range.
-    int64_t NumEnds(Range range) const {
-      return bits_.Rank(Place(range.end)) - bits_.Rank(Place(range.begin));
-    }
+    int64_t NumEnds(Range range) const { return view().NumEnds(range); }
 
    private:
     friend class ItemCatalogue;
-    int64_t Place(Node node) const {
-      return std::clamp(node, level_.begin, level_.end) - level_.begin;
-    }
 
     Range level_;
     RankBits bits_;
@@ -90,13 +83,25 @@ class ItemCatalogue {
   // REQUIRES: at most kMaxTokens tokens, none negative.
   explicit ItemCatalogue(const TokenLists& items);
 
+  // The arrays. Valid as long as this object.
+  ItemTrie trie() const {
+    return {.num_nodes = static_cast<Node>(tokens_.size()),
+            .tokens = tokens_.data(),
+            .inner = inner_.view(),
+            .first = first_.view(),
+            .ends = ends_.view(),
+            .max_token = max_token_,
+            .max_length = max_length(),
+            .min_leaf_length = min_leaf_length_,
+            .level_begins = level_begins_.data()};
+  }
   int64_t num_nodes() const { return std::ssize(tokens_); }
   // Distinct ones.
   int64_t num_items() const { return ends_.num_ones(); }
   // Tokens of the longest item, and of the shortest one that begins no other; 0
   // if there is none.
   int32_t max_length() const {
-    return static_cast<int32_t>(levels_.size()) - 2;
+    return static_cast<int32_t>(level_begins_.size()) - 2;
   }
   int32_t min_leaf_length() const { return min_leaf_length_; }
   // The largest token; -1 if there is none.
@@ -111,28 +116,17 @@ class ItemCatalogue {
     return std::span(tokens_).subspan(range.begin, range.size());
   }
   // Returns the child for `token`, or kNone if it may not follow.
-  Node Child(Node node, TokenId token) const;
+  Node Child(Node node, TokenId token) const {
+    return trie().Child(node, token);
+  }
   // Returns the node of a sequence; kNone if no item begins with it.
   Node Find(std::span<const TokenId> sequence) const;
 
-  Range Children(Node node) const {
-    if (!inner_[node]) return {};
-    const int64_t begin = first_.Select(inner_.Rank(node));
-    return {static_cast<Node>(begin),
-            static_cast<Node>(first_.NextOne(begin + 1))};
-  }
+  Range Children(Node node) const { return trie().Children(node); }
   // Returns the children of all nodes of a range.
-  Range Below(Range range) const {
-    const int64_t begin = inner_.Rank(range.begin);
-    const int64_t end = inner_.Rank(range.end);
-    if (begin == end) return {};
-    return {static_cast<Node>(first_.Select(begin)),
-            static_cast<Node>(first_.Select(end))};
-  }
+  Range Below(Range range) const { return trie().Below(range); }
   // Returns the number of items that end in a range.
-  int64_t NumEnds(Range range) const {
-    return ends_.Rank(range.end) - ends_.Rank(range.begin);
-  }
+  int64_t NumEnds(Range range) const { return trie().NumEnds(range); }
   // Returns the number of nodes without children in a range.
   int32_t NumLeaves(Range range) const {
     return range.size() - static_cast<int32_t>(inner_.Rank(range.end) -
@@ -145,7 +139,7 @@ class ItemCatalogue {
   // Returns the token that leads to the node. REQUIRES: not the root.
   TokenId token(Node node) const { return tokens_[node]; }
   // Returns the number of tokens that lead to the node.
-  int32_t LevelOf(Node node) const;
+  int32_t LevelOf(Node node) const { return trie().LevelOf(node); }
   // True if an item has the token before its last one.
   bool has_before_last(TokenId token) const {
     return token < std::ssize(before_last_) && before_last_[token];
@@ -170,9 +164,8 @@ class ItemCatalogue {
   // Nodes by the number of their children, or of the items that end in these:
   // {number, nodes with this number}, descending.
   using Numbers = std::vector<std::pair<int32_t, int32_t>>;
+  // Counted for the parents of a level's nodes.
   struct Level {
-    Node begin = 0;
-    // Counted for the parents of its nodes.
     Numbers num_children = {};
     Numbers num_ends = {};  // empty if all nodes of the level are leaves
   };
@@ -182,7 +175,8 @@ class ItemCatalogue {
   RankBits first_;               // [num_nodes]
   RankBits ends_;                // [num_nodes]
   // [max_length + 2]  by length; the last is the end of the nodes.
-  std::vector<Level> levels_;
+  std::vector<Node> level_begins_;
+  std::vector<Level> levels_;  // [max_length + 1]
   std::vector<bool> before_last_;
   struct Ended {
     std::vector<TokenId> tokens;

@@ -27,6 +27,11 @@ ItemConstraint::ItemConstraint(std::shared_ptr<const ItemCatalogue> items,
       // there is too short.
       too_short_(items_->EndedBy(options_.end_ids, options_.min_length)),
       too_many_lists_(TooManyLists(options_.max_list_bytes)) {
+  tables_.trie = items_->trie();
+  tables_.num_end_ids = static_cast<int32_t>(options_.end_ids.size());
+  tables_.end_ids = options_.end_ids.data();
+  tables_.min_length = options_.min_length;
+  if (too_short_ != nullptr) tables_.too_short = too_short_->view();
   Exclude();
   const auto all = static_cast<Node>(items_->num_nodes());
   has_inner_ends_ =
@@ -71,68 +76,16 @@ void ItemConstraint::Exclude() {
         std::max(range.begin, excluded_.empty() ? 0 : excluded_.back().end);
     if (begin >= range.end) continue;
     excluded_.push_back({begin, range.end, num_ends});
-    num_ends += NumLongEnds({begin, range.end});
+    num_ends += tables_.NumLongEnds({begin, range.end});
   }
-}
-
-int64_t ItemConstraint::NumLongEnds(Range range) const {
-  const int64_t num_ends = items_->NumEnds(range);
-  return too_short_ == nullptr ? num_ends
-                               : num_ends - too_short_->NumEnds(range);
-}
-
-int64_t ItemConstraint::NumExcludedBefore(Node node) const {
-  const auto after =
-      std::ranges::lower_bound(excluded_, node, {}, &Excluded::begin);
-  if (after == excluded_.begin()) return 0;
-  const Excluded& last = *std::prev(after);
-  return last.num_ends_before +
-         NumLongEnds({last.begin, std::min(node, last.end)});
-}
-
-int64_t ItemConstraint::NumEnds(Range range, int32_t level) const {
-  if (level < options_.min_length) return 0;
-  const int64_t num_ends = NumLongEnds(range);
-  if (excluded_.empty() || num_ends == 0) return num_ends;
-  return num_ends - NumExcludedBefore(range.end) +
-         NumExcludedBefore(range.begin);
-}
-
-bool ItemConstraint::Reaches(Range range, int32_t level, int32_t room) const {
-  for (; room >= 0 && !range.empty(); --room, ++level) {
-    if (NumEnds(range, level) > 0) return true;
-    range = items_->Below(range);
-  }
-  return false;
-}
-
-bool ItemConstraint::FitsAll(int32_t level, int32_t room) const {
-  return room >= items_->max_length() - level &&
-         (too_short_ == nullptr || level >= options_.min_length) &&
-         options_.min_length <= std::max(items_->min_leaf_length(), level + 1);
-}
-
-bool ItemConstraint::IsFree(Node node, int32_t level, int32_t room) const {
-  return FitsAll(level, room) && !std::ranges::binary_search(above_, node);
-}
-
-Constraint::State ItemConstraint::Advance(State state, TokenId token) const {
-  if (state == ended()) return kNone;
-  const Node child = items_->Child(state, token);
-  const int32_t level = items_->LevelOf(state);
-  constexpr int32_t kAnyRoom = std::numeric_limits<int32_t>::max();
-  if (child != ItemCatalogue::kNone &&
-      (IsFree(state, level, kAnyRoom) ||
-       Reaches({child, child + 1}, level + 1, kAnyRoom))) {
-    return child;
-  }
-  const bool is_end_id = std::ranges::binary_search(options_.end_ids, token) &&
-                         state != start() && IsEnd(state, level);
-  return is_end_id ? ended() : kNone;
+  tables_.num_excluded = static_cast<int32_t>(excluded_.size());
+  tables_.excluded = excluded_.data();
+  tables_.num_above = static_cast<int32_t>(above_.size());
+  tables_.above = above_.data();
 }
 
 Constraint::Legal ItemConstraint::LegalTokens(State state, int32_t room) const {
-  if (state == ended() || room < 1) return {};
+  if (state == tables_.ended() || room < 1) return {};
   const int32_t level = items_->LevelOf(state);
   if (IsSlice(state, level, room)) {
     const Range children = items_->Children(state);
@@ -160,7 +113,7 @@ Constraint::Legal ItemConstraint::LegalTokens(State state, int32_t room) const {
 }
 
 bool ItemConstraint::IsListed(State state, int32_t room) const {
-  if (state == ended() || room < 1) return true;
+  if (state == tables_.ended() || room < 1) return true;
   const int32_t level = items_->LevelOf(state);
   if (IsSlice(state, level, room)) return true;
   const std::lock_guard lock(mutex_);
@@ -169,14 +122,15 @@ bool ItemConstraint::IsListed(State state, int32_t room) const {
 
 bool ItemConstraint::TryList(State state, int32_t room,
                              int64_t max_effort) const {
-  if (state == ended() || room < 1) return true;
+  if (state == tables_.ended() || room < 1) return true;
   const int32_t level = items_->LevelOf(state);
   if (IsSlice(state, level, room)) return true;
   // All tokens are copied, and the levels below some are looked at.
   constexpr int64_t kEffortOfLevel = 8;
   const Range children = items_->Children(state);
-  const int64_t num_looked_at =
-      FitsAll(level, room) ? std::ssize(Touched(children)) : children.size();
+  const int64_t num_looked_at = tables_.FitsAll(level, room)
+                                    ? std::ssize(Touched(children))
+                                    : children.size();
   const int64_t num_levels = std::min(room, items_->max_length() - level);
   const int64_t effort =
       children.size() + kEffortOfLevel * num_levels * num_looked_at;
@@ -188,8 +142,8 @@ bool ItemConstraint::TryList(State state, int32_t room,
 std::vector<ItemCatalogue::Node> ItemConstraint::Touched(Range range) const {
   std::vector<Node> touched(std::ranges::lower_bound(above_, range.begin),
                             std::ranges::lower_bound(above_, range.end));
-  auto it =
-      std::ranges::upper_bound(excluded_, range.begin, {}, &Excluded::end);
+  auto it = std::ranges::upper_bound(excluded_, range.begin, {},
+                                     &ItemTables::Excluded::end);
   for (; it != excluded_.end() && it->begin < range.end; ++it) {
     const Node end = std::min(it->end, range.end);
     for (Node node = std::max(it->begin, range.begin); node < end; ++node) {
@@ -205,7 +159,7 @@ int ItemConstraint::AppendLegal(Range children, int32_t level, int32_t room,
                                 std::vector<TokenId>* tokens) const {
   int num_last = 0;
   for (Node child = children.begin; child < children.end; ++child) {
-    if (!Reaches({child, child + 1}, level + 1, room - 1)) continue;
+    if (!tables_.Reaches({child, child + 1}, level + 1, room - 1)) continue;
     tokens->push_back(items_->token(child));
     num_last += ends(child, room - 1) ? 1 : 0;
   }
@@ -236,11 +190,12 @@ ItemConstraint::List ItemConstraint::MakeList(Node node, int32_t level,
                                               int32_t room) const {
   List list;
   const Range children = items_->Children(node);
-  list.num_last = FitsAll(level, room)
+  list.num_last = tables_.FitsAll(level, room)
                       ? AppendNotExcluded(children, level, room, &list.kept)
                       : AppendLegal(children, level, room, &list.kept);
   bool are_all = std::ssize(list.kept) == children.size();
-  if (!children.empty() && AllowsEndId(node, level) && !ends(node, room)) {
+  if (!children.empty() && tables_.AllowsEndId(node, level) &&
+      !ends(node, room)) {
     for (const TokenId id : options_.end_ids) {
       const auto at = std::ranges::lower_bound(list.kept, id);
       if (at != list.kept.end() && *at == id) continue;
@@ -254,19 +209,6 @@ ItemConstraint::List ItemConstraint::MakeList(Node node, int32_t level,
   list.tokens = are_all ? items_->TokensOf(children)
                         : std::span<const TokenId>(list.kept);
   return list;
-}
-
-bool ItemConstraint::accepts(State state, int32_t room) const {
-  if (state == ended()) return true;
-  return IsEnd(state, items_->LevelOf(state)) &&
-         (!has_end_ids() || ends(state, room));
-}
-
-bool ItemConstraint::ends(State state, int32_t room) const {
-  if (state == ended() || room < 1 || !items_->has_children(state)) return true;
-  const int32_t level = items_->LevelOf(state);
-  return !IsFree(state, level, room) &&
-         !Reaches(items_->Children(state), level + 1, room - 1);
 }
 
 int64_t ItemConstraint::MaxLegal(int64_t num_sequences) const {
@@ -284,7 +226,7 @@ int64_t ItemConstraint::MaxLast(int64_t num_sequences) const {
 int32_t ItemConstraint::MinRoom() const {
   Range range = {ItemCatalogue::kRoot, ItemCatalogue::kRoot + 1};
   for (int32_t level = 0; !range.empty(); ++level) {
-    if (level > 0 && NumEnds(range, level) > 0) return level;
+    if (level > 0 && tables_.NumEnds(range, level) > 0) return level;
     range = items_->Below(range);
   }
   return -1;

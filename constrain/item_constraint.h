@@ -30,6 +30,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "base/ids.h"
+#include "base/item_tables.h"
 #include "constrain/constraint.h"
 #include "constrain/item_catalogue.h"
 
@@ -55,13 +56,19 @@ class ItemConstraint final : public Constraint {
                           ItemOptions options = {});
 
   State start() const override { return ItemCatalogue::kRoot; }
-  State Advance(State state, TokenId token) const override;
+  State Advance(State state, TokenId token) const override {
+    return tables_.Advance(state, token);
+  }
   // The error is kResourceExhausted: the lists take more than max_list_bytes.
   Legal LegalTokens(State state, int32_t room) const override;
   bool IsListed(State state, int32_t room) const override;
   bool TryList(State state, int32_t room, int64_t max_effort) const override;
-  bool accepts(State state, int32_t room) const override;
-  bool ends(State state, int32_t room) const override;
+  bool accepts(State state, int32_t room) const override {
+    return tables_.Accepts(state, room);
+  }
+  bool ends(State state, int32_t room) const override {
+    return tables_.Ends(state, room);
+  }
   int64_t MaxLegal(int64_t num_sequences) const override;
   int64_t MaxLast(int64_t num_sequences) const override;
 
@@ -70,56 +77,31 @@ class ItemConstraint final : public Constraint {
   int32_t MinRoom() const;
 
   const ItemCatalogue& items() const { return *items_; }
+  // The arrays from which legal tokens and states follow. Valid as long as this
+  // object.
+  const ItemTables& item_tables() const { return tables_; }
 
  private:
   using Node = ItemCatalogue::Node;
   using Range = ItemCatalogue::Range;
   // A list has a node, and the room that matters.
   using Key = std::pair<Node, int32_t>;
-  // Nodes [begin, end) that are excluded.
-  struct Excluded {
-    Node begin;
-    Node end;
-    int64_t num_ends_before;  // items in the intervals before
-  };
   struct List {
     std::vector<TokenId> kept;  // empty if it is a slice of the catalogue
     std::span<const TokenId> tokens;
     int num_last = 0;
   };
 
-  // After an end id.
-  State ended() const { return static_cast<State>(items_->num_nodes()); }
   bool has_end_ids() const { return !options_.end_ids.empty(); }
   void Exclude();
-  // Returns the number of items that end in a range, but for those that are too
-  // short by an end id.
-  int64_t NumLongEnds(Range range) const;
-  int64_t NumExcludedBefore(Node node) const;
-  // Returns the number of items that may come, of those that end in a range.
-  int64_t NumEnds(Range range, int32_t level) const;
-  // True if one that may come ends in a range, or at most `room` levels below.
-  bool Reaches(Range range, int32_t level, int32_t room) const;
   // More room makes no difference to a list.
   Key KeyOf(State state, int32_t level, int32_t room) const {
     return {state, std::min(room, items_->max_length() - level)};
   }
-  // True if every item that begins no other, below a node of a level, fits into
-  // the room and is not too short.
-  bool FitsAll(int32_t level, int32_t room) const;
-  // FitsAll, and none below the node is excluded.
-  bool IsFree(Node node, int32_t level, int32_t room) const;
-  // True if an item that may come ends at a node.
-  bool IsEnd(Node node, int32_t level) const {
-    return items_->is_end(node) && NumEnds({node, node + 1}, level) > 0;
-  }
-  // True if an end id is legal. REQUIRES: tokens may follow.
-  bool AllowsEndId(Node node, int32_t level) const {
-    return has_end_ids() && IsEnd(node, level);
-  }
   // True if the list of a node is a slice of the catalogue.
   bool IsSlice(Node node, int32_t level, int32_t room) const {
-    return IsFree(node, level, room) && !AllowsEndId(node, level);
+    return tables_.IsFree(node, level, room) &&
+           !tables_.AllowsEndId(node, level);
   }
   // Returns the nodes of a range that are excluded, or above one that is,
   // ascending.
@@ -137,9 +119,10 @@ class ItemConstraint final : public Constraint {
   const ItemOptions options_;
   // Items that end by an end id where min_length still bans it; null: none.
   const std::shared_ptr<const ItemCatalogue::EndedItems> too_short_;
-  std::vector<Excluded> excluded_;  // ascending, apart from each other
-  std::vector<Node> above_;         // ascending: nodes above an excluded one
-  bool has_inner_ends_ = false;     // if there are end ids
+  std::vector<ItemTables::Excluded> excluded_;
+  std::vector<Node> above_;
+  ItemTables tables_;            // they refer to the above
+  bool has_inner_ends_ = false;  // if there are end ids
   const absl::Status too_many_lists_;
 
   mutable std::mutex mutex_;

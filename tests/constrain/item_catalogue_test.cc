@@ -41,6 +41,7 @@ TEST(RankBitsTest, RanksAndSelectsAsByCounting) {
       for (int64_t i = 0; i < bits.num_ones(); ++i) {
         ASSERT_EQ(bits.Select(i), places[i]) << i << " of " << size;
         ASSERT_TRUE(bits[places[i]]);
+        ASSERT_EQ(bits.view().SelectNext(places[i], i), bits.Select(i + 1));
       }
       EXPECT_EQ(bits.Select(bits.num_ones()), size);
     }

@@ -148,7 +148,7 @@ absl::StatusOr<const ByteAutomaton*> JsonAssertions::Strings(Formula formula) {
 }
 
 absl::StatusOr<std::optional<std::vector<JsonAssertions::BoundedStrings>>>
-JsonAssertions::ByMaxLength(Formula formula) {
+JsonAssertions::ByLength(Formula formula) {
   std::set<int64_t> lengths;
   for (const int32_t variable : pool_.VariablesOf(formula)) {
     if (Of(variable).kind == Kind::kMinLength) {
@@ -172,11 +172,23 @@ JsonAssertions::ByMaxLength(Formula formula) {
           return assertion.index <= min_length ? FormulaPool::kTrue
                                                : FormulaPool::kFalse;
         });
+    if (!result.empty() && result.back().min_length > 0) {
+      // Below the least length there must be none.
+      if (strings != FormulaPool::kFalse) return std::nullopt;
+      continue;
+    }
     const Formula only_longer = pool_.And({longer, Not(strings)});
     if (only_longer != FormulaPool::kFalse) {
       const absl::StatusOr<const ByteAutomaton*> found = Strings(only_longer);
       RETURN_IF_ERROR(pool_.status());
-      if (!found.ok() || *found != nullptr) return std::nullopt;
+      if (!found.ok()) return std::nullopt;
+      if (*found != nullptr) {
+        if (result.size() != 1 || strings != FormulaPool::kFalse) {
+          return std::nullopt;
+        }
+        result[0].min_length = max_length + 1;
+        continue;
+      }
     }
     if (strings != longer) {
       ASSIGN_OR_RETURN(const ByteAutomaton* const automaton, Strings(strings));
@@ -191,8 +203,12 @@ JsonAssertions::ByMaxLength(Formula formula) {
 }
 
 absl::StatusOr<bool> JsonAssertions::HasStrings(Formula formula) {
-  ASSIGN_OR_RETURN(const auto bounded, ByMaxLength(formula));
-  if (bounded) return !bounded->empty();
+  ASSIGN_OR_RETURN(const auto bounded, ByLength(formula));
+  // All of them may be shorter than the least length.
+  const bool has_least = bounded && !bounded->empty() &&
+                         bounded->front().min_length > 0 &&
+                         bounded->front().strings != FormulaPool::kTrue;
+  if (bounded && !has_least) return !bounded->empty();
   ASSIGN_OR_RETURN(const ByteAutomaton* const strings, Strings(formula));
   return strings != nullptr;
 }

@@ -71,12 +71,16 @@ class JsonAssertions {
   static constexpr int64_t kNoMaxLength = std::numeric_limits<int64_t>::max();
 
   // `budget` outlives this.
-  //   max_unrolled_length  strings of more code points are told by kMinLength
+  //   max_unrolled_length  strings of more code points are told by kMinLength,
+  //                        where they are those that a maxLength leaves out
+  //   max_unrolled_least   the same of a minLength
   explicit JsonAssertions(CompileBudget* budget,
-                          int64_t max_unrolled_length = kNoMaxLength)
+                          int64_t max_unrolled_length = kNoMaxLength,
+                          int64_t max_unrolled_least = kNoMaxLength)
       : budget_(budget),
         pool_(budget),
-        max_unrolled_length_(max_unrolled_length) {}
+        max_unrolled_length_(max_unrolled_length),
+        max_unrolled_least_(max_unrolled_least) {}
 
   FormulaPool& pool() { return pool_; }
   CompileBudget* budget() { return budget_; }
@@ -109,6 +113,7 @@ class JsonAssertions {
   // kMinLength if these are more than `max_unrolled`.
   absl::StatusOr<Formula> AddMinLength(int64_t length, int64_t max_unrolled);
   int64_t max_unrolled_length() const { return max_unrolled_length_; }
+  int64_t max_unrolled_least() const { return max_unrolled_least_; }
   // Returns the assertion that a string is one of `texts`.
   absl::StatusOr<Formula> AddTexts(Kind kind, std::vector<std::string> texts);
 
@@ -118,16 +123,18 @@ class JsonAssertions {
   // Errors: kInvalidArgument if the budget is spent, or if the complement of an
   // incomplete language is needed.
   absl::StatusOr<const ByteAutomaton*> Strings(Formula formula);
-  // Strings of a set with at most so many code points.
+  // Strings of a set with at most, and at least, so many code points.
   struct BoundedStrings {
     Formula strings;     // over kString without kMinLength
     int64_t max_length;  // or kNoMaxLength
+    int64_t min_length = 0;
   };
   // Returns sets whose union is that of a formula over kString, each with some
   // string, by their lengths; unset if the formula has no kMinLength, or is no
-  // such union: its strings of some length have to be among those with less.
+  // such union: its strings of some length have to be among those with less. Or
+  // there is one set, and its strings alone have a least length.
   // Errors: as Strings().
-  absl::StatusOr<std::optional<std::vector<BoundedStrings>>> ByMaxLength(
+  absl::StatusOr<std::optional<std::vector<BoundedStrings>>> ByLength(
       Formula formula);
   // Returns the name of a language of a formula over kString that is enforced
   // by a part of its strings; null if there is none.
@@ -164,6 +171,7 @@ class JsonAssertions {
   CompileBudget* budget_;
   FormulaPool pool_;
   const int64_t max_unrolled_length_;
+  const int64_t max_unrolled_least_;
   std::deque<JsonAssertion> all_;  // by variable
   std::map<JsonAssertion, int32_t> variables_;
   std::deque<Language> languages_;

@@ -8,15 +8,13 @@
 namespace espalier {
 
 absl::StatusOr<int64_t> CountOf(const json::value& value) {
-  // Greater counts are beyond all limits of states.
-  constexpr double kMaxCount = 1e9;
   double count = -1;
   if (value.is_number()) count = value.to_number<double>();
   if (count < 0 || count != std::floor(count)) {
     return InvalidArgument("must be a non-negative integer, got ",
                            Shown(&value));
   }
-  return static_cast<int64_t>(std::min(count, kMaxCount));
+  return static_cast<int64_t>(std::min<double>(count, kMaxKeywordCount));
 }
 
 absl::StatusOr<std::string> StringOf(const json::value& value) {

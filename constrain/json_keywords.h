@@ -16,8 +16,9 @@ namespace espalier {
 absl::StatusOr<std::string> StringOf(const json::value& value);
 absl::StatusOr<const json::object*> ObjectOf(const json::value& value);
 absl::StatusOr<const json::array*> ArrayOf(const json::value& value);
-// Reads a non-negative integer, which may be written 2.0. One beyond all limits
-// of states becomes such a limit.
+// Reads a non-negative integer, which may be written 2.0. One that is greater
+// than kMaxKeywordCount, which is beyond all limits of states, becomes it.
+inline constexpr int64_t kMaxKeywordCount = 1'000'000'000;
 absl::StatusOr<int64_t> CountOf(const json::value& value);
 
 // Sets of types have a bit for each.

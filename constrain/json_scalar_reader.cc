@@ -205,11 +205,10 @@ absl::StatusOr<std::optional<Formula>> JsonScalarReader::Read(
   Formula formula = FormulaPool::kTrue;
   if (keyword == "minLength") {
     ASSIGN_OR_RETURN(const int64_t count, CountOf(value));
-    ASSIGN_OR_RETURN(formula,
-                     assertions_.AddMinLength(count, /*max_unrolled=*/count));
+    ASSIGN_OR_RETURN(formula, assertions_.AddMinLength(
+                                  count, assertions_.max_unrolled_least()));
   } else if (keyword == "maxLength") {
     ASSIGN_OR_RETURN(const int64_t count, CountOf(value));
-    // A counter has a largest count, not a least one.
     const bool is_counted = count > assertions_.max_unrolled_length();
     ASSIGN_OR_RETURN(
         const Formula longer,

@@ -17,6 +17,7 @@
 #include "constrain/automaton_algebra.h"
 #include "constrain/byte_nfa.h"
 #include "constrain/json_assertions.h"
+#include "constrain/json_keywords.h"
 #include "constrain/json_machine.h"
 #include "constrain/json_schema_bounds.h"
 #include "constrain/json_schema_keys.h"
@@ -38,13 +39,15 @@ class JsonSchemaCompiler {
  public:
   //   max_unrolled_length  as of JsonAssertions; strings with greater lengths
   //                        have a counter, in CompileWithCalls
+  //   max_unrolled_least   the same of least lengths
   JsonSchemaCompiler(JsonSchemaDocument* document, CompileBudget* budget,
                      const JsonSchemaOptions& options,
-                     int64_t max_unrolled_length = JsonAssertions::kNoMaxLength)
+                     int64_t max_unrolled_length = JsonAssertions::kNoMaxLength,
+                     int64_t max_unrolled_least = JsonAssertions::kNoMaxLength)
       : document_(*document),
         budget_(*budget),
         options_(options),
-        assertions_(budget, max_unrolled_length),
+        assertions_(budget, max_unrolled_length, max_unrolled_least),
         bounds_(document, budget),
         keys_(document, &assertions_),
         reader_(document, &assertions_, &bounds_),
@@ -155,6 +158,7 @@ class JsonSchemaCompiler {
     int num_uses = 0;                  // edges that lead to it
     std::set<Formula> ancestors = {};  // values that lead back to these
   };
+  using Counts = PushdownAutomaton::Counts;
   // Strings with a counter.
   struct Counted {
     int number = 0;
@@ -302,25 +306,32 @@ class JsonSchemaCompiler {
 
   // Adds the lengths to `*all_lengths`.
   absl::Status AddCounted(Formula formula, int num_uses, int64_t* all_lengths) {
-    ASSIGN_OR_RETURN(const auto parts, assertions_.ByMaxLength(formula));
+    ASSIGN_OR_RETURN(const auto parts, assertions_.ByLength(formula));
     if (!parts) return absl::OkStatus();
-    std::vector<int64_t> limits = limits_;
+    std::vector<Counts> limits = limits_;
     int64_t max_length = 0;
     for (const JsonAssertions::BoundedStrings& part : *parts) {
-      if (part.max_length != JsonAssertions::kNoMaxLength) {
-        if (part.max_length > PushdownAutomaton::kMaxCount) {
-          return absl::OkStatus();
-        }
+      const bool has_most = part.max_length != JsonAssertions::kNoMaxLength;
+      const int64_t length = has_most ? part.max_length : part.min_length;
+      if (length > 0) {
+        if (length > PushdownAutomaton::kMaxCount) return absl::OkStatus();
         // Unrolled strings have a copy of the rest for each length.
         ASSIGN_OR_RETURN(const ByteAutomaton* const strings,
                          assertions_.Strings(part.strings));
         max_length =
             std::max(max_length,
-                     std::min(part.max_length, kManyLengths) *
+                     std::min(length, kManyLengths) *
                          std::max(strings->num_states() / kStatesOfString, 1));
       }
-      if (std::ranges::find(limits, part.max_length) == limits.end()) {
-        limits.push_back(part.max_length);
+      // It may be a greater one.
+      if (part.min_length >= kMaxKeywordCount) return absl::OkStatus();
+      if (part.min_length > 0) {
+        ASSIGN_OR_RETURN(const bool is_countable, HasLeastCount(part));
+        if (!is_countable) return absl::OkStatus();
+      }
+      const Counts counts = CountsOf(part);
+      if (std::ranges::find(limits, counts) == limits.end()) {
+        limits.push_back(counts);
       }
     }
     if (std::ssize(limits) > PushdownAutomaton::kMaxLimits) {
@@ -333,6 +344,37 @@ class JsonSchemaCompiler {
     const auto number = static_cast<int>(counted_.size());
     counted_.try_emplace(formula, Counted{number, *parts});
     return absl::OkStatus();
+  }
+
+  static Counts CountsOf(const JsonAssertions::BoundedStrings& part) {
+    return {part.min_length, part.max_length};
+  }
+
+  // True if a counter may have the least length of these strings.
+  absl::StatusOr<bool> HasLeastCount(
+      const JsonAssertions::BoundedStrings& part) {
+    ASSIGN_OR_RETURN(const ByteAutomaton* const strings,
+                     assertions_.Strings(part.strings));
+    const StringsWithLimit with_limit = {strings, /*limit=*/0};
+    ASSIGN_OR_RETURN(
+        const ByteAutomaton quoted,
+        QuoteStringsWithLimits(std::span(&with_limit, 1), &budget_));
+    ASSIGN_OR_RETURN(const Language language, RangesOf(quoted));
+    ByteNfa nfa(&budget_);
+    ASSIGN_OR_RETURN(const NfaState start, nfa.AddState());
+    ASSIGN_OR_RETURN(const NfaState begin, nfa.AddState());
+    ASSIGN_OR_RETURN(const NfaState end, nfa.AddState());
+    RETURN_IF_ERROR(PushdownAutomaton::AddCall(0, 1, start, begin, &nfa));
+    RETURN_IF_ERROR(AddAutomaton(*language, begin, end, &nfa));
+    ASSIGN_OR_RETURN(const ByteAutomaton calls,
+                     std::move(nfa).Build(start, end));
+    const absl::Status status =
+        PushdownAutomaton::Make(calls, 1, options_.max_calls, &budget_,
+                                {CountsOf(part)})
+            .status();
+    if (absl::IsFailedPrecondition(status)) return false;
+    RETURN_IF_ERROR(status);
+    return true;
   }
 
   absl::StatusOr<PushdownAutomaton> MakeCalls(Formula root) {
@@ -379,7 +421,7 @@ class JsonSchemaCompiler {
     for (const JsonAssertions::BoundedStrings& part : counted.parts) {
       ASSIGN_OR_RETURN(const ByteAutomaton* const strings,
                        assertions_.Strings(part.strings));
-      parts.push_back({strings, std::ranges::find(limits_, part.max_length) -
+      parts.push_back({strings, std::ranges::find(limits_, CountsOf(part)) -
                                     limits_.begin()});
     }
     return QuoteStringsWithLimits(parts, &budget_);
@@ -737,7 +779,7 @@ class JsonSchemaCompiler {
   std::map<Formula, int> calls_;
   int num_digits_ = 0;
   std::map<Formula, Counted> counted_;  // by the strings
-  std::vector<int64_t> limits_;         // largest counts, each once
+  std::vector<Counts> limits_;          // counters' limits, each once
   std::set<Formula> inhabited_;  // if there are calls, or values nest at will
   bool nests_at_will_ = false;   // to explain that there is no text
   int num_any_levels_ = 0;       // that steps are taken for
@@ -795,7 +837,8 @@ absl::StatusOr<GrammarLanguage> CompileJsonSchemaWithCalls(
         const std::unique_ptr<JsonSchemaDocument> document,
         JsonSchemaDocument::Make(value, options_of_try.draft, budget));
     return JsonSchemaCompiler(document.get(), budget, options_of_try,
-                              options.max_unrolled_length)
+                              options.max_unrolled_length,
+                              options.max_unrolled_least)
         .CompileWithCalls(may_be_called);
   };
   CompileBudget first_budget(limits);

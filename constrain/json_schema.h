@@ -49,10 +49,12 @@ struct JsonSchemaOptions {
   bool calls_any_value = false;
   // So are arrays and objects that are used more than once.
   bool calls_repeated_values = false;
-  // With calls: strings of at most a greater length have a counter if all such
-  // lengths together exceed the second number, each as often as it is used and
-  // as large as what it is about.
+  // With calls: strings of at most a greater length have a counter, and those
+  // of at least more than `max_unrolled_least`, if all such lengths together
+  // exceed `max_unrolled_lengths`, each as often as it is used and as large as
+  // what it is about.
   int64_t max_unrolled_length = 16;
+  int64_t max_unrolled_least = 3000;
   int64_t max_unrolled_lengths = 1024;
   // With calls: only references that lead back are called, however large the
   // automaton is.
@@ -71,8 +73,8 @@ absl::StatusOr<ByteAutomaton> CompileJsonSchema(
     const CompileLimits& limits = {});
 // As the first. Where references lead back to their subschema, the values of
 // such a subschema are called, in place of copies for a few levels. So are
-// strings with a great "maxLength", which have a counter. Without such
-// references and strings the language is a ByteAutomaton.
+// strings with a great "maxLength" or "minLength", which have a counter.
+// Without such references and strings the language is a ByteAutomaton.
 absl::StatusOr<GrammarLanguage> CompileJsonSchemaWithCalls(
     std::string_view schema, const JsonSchemaOptions& options = {},
     const CompileLimits& limits = {});

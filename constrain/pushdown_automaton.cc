@@ -56,7 +56,7 @@ absl::Status PushdownAutomaton::AddLimit(int64_t limit, ByteNfa::State from,
 // Renumbers the states that texts and calls lead to.
 class PushdownAutomaton::Maker {
  public:
-  Maker(const ByteAutomaton& from, int num_digits, std::vector<int64_t> limits,
+  Maker(const ByteAutomaton& from, int num_digits, std::vector<Counts> limits,
         CompileBudget* budget)
       : from_(from),
         num_digits_(num_digits),
@@ -183,8 +183,9 @@ class PushdownAutomaton::Maker {
   bool AddLimits(ByteAutomaton::State state) {
     Counter& counter = made_.counters_.emplace_back();
     const size_t first = made_.next_.size() - classes_.size();
-    ForEachLimit(state, [&](int64_t limit, ByteAutomaton::State before) {
-      counter.limit = std::max(counter.limit, limit);
+    ForEachLimit(state, [&](const Counts& counts, ByteAutomaton::State before) {
+      counter.limit = std::max(counter.limit, counts.most);
+      counter.least = counts.least;
       for (size_t c = 0; c < classes_.size(); ++c) {
         const ByteAutomaton::State next =
             from_.NextByClass(before, classes_[c]);
@@ -201,7 +202,7 @@ class PushdownAutomaton::Maker {
 
   const ByteAutomaton& from_;
   const int num_digits_;
-  const std::vector<int64_t> limits_;
+  const std::vector<Counts> limits_;
   CompileBudget& budget_;
   std::vector<int> classes_;                  // from_ by made_
   std::vector<ByteAutomaton::State> starts_;  // by automaton
@@ -212,7 +213,7 @@ class PushdownAutomaton::Maker {
 
 absl::StatusOr<PushdownAutomaton> PushdownAutomaton::Make(
     const ByteAutomaton& calls, int num_digits, int max_depth,
-    CompileBudget* budget, std::vector<int64_t> limits) {
+    CompileBudget* budget, std::vector<Counts> limits) {
   return Maker(calls, num_digits, std::move(limits), budget).Make(max_depth);
 }
 
@@ -269,32 +270,149 @@ absl::Status PushdownAutomaton::FindCounts(CompileBudget* budget) {
     }
   }
   std::map<State, int32_t> regions;
+  std::vector<std::vector<State>> states;  // by region
   for (State s = 0; s < num_states(); ++s) {
     if (!IsCounted(s)) continue;
-    const auto [entry, is_new] =
-        regions.try_emplace(region_of(s), static_cast<int32_t>(limits_.size()));
-    if (is_new) limits_.emplace_back();
-    counters_[s].region = entry->second;
-    for (const int64_t count : {counters_[s].max_count, counters_[s].limit}) {
-      if (count >= 0 && count != kUnlimited) {
-        limits_[entry->second].push_back(count);
-      }
+    const auto [entry, is_new] = regions.try_emplace(
+        region_of(s), static_cast<int32_t>(regions_.size()));
+    if (is_new) regions_.emplace_back();
+    if (is_new) states.emplace_back();
+    states[entry->second].push_back(s);
+    Counter& counter = counters_[s];
+    counter.region = entry->second;
+    Region& of_state = regions_[entry->second];
+    of_state.least = std::max(of_state.least, counter.least);
+    for (const int64_t count : {counter.max_count, counter.limit}) {
+      if (count >= 0 && count != kUnlimited) of_state.limits.push_back(count);
     }
   }
-  for (std::vector<int64_t>& limits : limits_) {
+  for (size_t i = 0; i < regions_.size(); ++i) {
+    std::vector<int64_t>& limits = regions_[i].limits;
+    if (regions_[i].least > 0) {
+      limits.push_back(regions_[i].least - 1);
+      RETURN_IF_ERROR(FindMoreBelow(states[i], &regions_[i], budget));
+    }
     std::ranges::sort(limits);
     limits.erase(std::unique(limits.begin(), limits.end()), limits.end());
   }
   return absl::OkStatus();
 }
 
+// A step is a byte after which the text can be completed, if the count was
+// below the least one. Of each state there has to be a step that pays off: what
+// the state needs beyond bytes_for_one for each missing count, more_below, is
+// at least that of the state after it and one, less bytes_for_one if it adds a
+// count. No cycle is without counts, because a character has few bytes, so
+// these steps lead to the least count.
+absl::Status PushdownAutomaton::FindMoreBelow(std::span<const State> states,
+                                              Region* region,
+                                              CompileBudget* budget) {
+  constexpr int32_t kMaxBytesForOne = 8;
+  const absl::Status impossible = FailedPrecondition(
+      "an automaton with a least count has texts that cannot go on");
+  int64_t most = -1;
+  for (const State s : states) most = std::max(most, counters_[s].limit);
+  // The fewest counts to the end.
+  const auto fewest = [&](State s) {
+    return most == kUnlimited ? 0 : most - counters_[s].max_count;
+  };
+  struct Step {
+    State from;
+    State to;
+    int added;
+  };
+  std::vector<Step> steps;       // by `from`
+  std::vector<Step> sure_steps;  // the fewest lead to the end
+  std::map<State, int64_t> to_end;
+  for (const State s : states) {
+    RETURN_IF_ERROR(budget->Take(4 * num_classes_));
+    const Counter& counter = counters_[s];
+    const bool may_end = counter.limit >= 0;
+    if (may_end && (counter.limit != most || counter.least != region->least)) {
+      return impossible;
+    }
+    to_end[s] = may_end ? 1 : PushdownCosts::kNever;
+    const size_t num_before = steps.size();
+    for (int c = 0; c < num_classes_; ++c) {
+      const State to = NextByClass(s, c);
+      const uint8_t kind = KindOf(s, c);
+      if (to == kNone || kind == kHasLimit) continue;
+      if (!IsCounted(to)) return impossible;
+      const Step step = {s, to, kind == kAddsOne ? 1 : 0};
+      if (IsSure(s, c)) sure_steps.push_back(step);
+      if (most == kUnlimited ||
+          step.added + fewest(to) <= 1 + most - region->least) {
+        steps.push_back(step);
+      }
+    }
+    if (steps.size() == num_before) return impossible;
+  }
+  for (bool changes = true; changes;) {
+    RETURN_IF_ERROR(budget->Take(std::ssize(sure_steps)));
+    changes = false;
+    for (const Step& step : sure_steps) {
+      if (to_end[step.to] + 1 >= to_end[step.from]) continue;
+      to_end[step.from] = to_end[step.to] + 1;
+      changes = true;
+    }
+  }
+  int64_t most_to_end = 0;
+  for (const auto& [s, more] : to_end)
+    most_to_end = std::max(most_to_end, more);
+  if (most_to_end >= PushdownCosts::kNever) return impossible;
+  for (int32_t per_count = 1; per_count <= kMaxBytesForOne; ++per_count) {
+    std::map<State, int64_t> more = to_end;
+    const int64_t too_many = most_to_end + std::ssize(states) + 1;
+    bool is_possible = true;
+    for (bool changes = true; changes && is_possible;) {
+      RETURN_IF_ERROR(budget->Take(std::ssize(steps)));
+      changes = false;
+      for (size_t i = 0; i < steps.size();) {
+        const State s = steps[i].from;
+        int64_t least = PushdownCosts::kNever;
+        for (; i < steps.size() && steps[i].from == s; ++i) {
+          least = std::min(least, 1 + more[steps[i].to] -
+                                      int64_t{per_count} * steps[i].added);
+        }
+        if (least <= more[s]) continue;
+        more[s] = least;
+        changes = true;
+        is_possible &= least <= too_many;
+      }
+    }
+    if (!is_possible) continue;
+    region->bytes_for_one = per_count;
+    for (const auto& [s, bytes] : more) {
+      counters_[s].more_below = static_cast<int32_t>(bytes);
+    }
+    return absl::OkStatus();
+  }
+  return impossible;
+}
+
+int32_t PushdownAutomaton::MoreBelowLeast(State state, int64_t count) const {
+  if (!IsBelowLeast(state, count)) return 0;
+  const Region& region = regions_[counters_[state].region];
+  const int64_t more = region.bytes_for_one * (region.least - count) +
+                       counters_[state].more_below;
+  return static_cast<int32_t>(std::min<int64_t>(more, PushdownCosts::kNever));
+}
+
+bool PushdownAutomaton::has_least() const {
+  return std::ranges::any_of(
+      regions_, [](const Region& region) { return region.least > 0; });
+}
+
 int64_t PushdownAutomaton::CountAfterCounted(State state, int byte_class,
                                              int64_t count) const {
   const uint8_t kind = KindOf(state, byte_class);
-  if (kind == kHasLimit && count > counters_[state].limit) return -1;
+  if (kind == kHasLimit &&
+      (count > counters_[state].limit || count < counters_[state].least)) {
+    return -1;
+  }
   const State next = NextByClass(state, byte_class);
   if (!IsCounted(next)) return 0;
-  const std::vector<int64_t>& limits = limits_[counters_[next].region];
+  const std::vector<int64_t>& limits = regions_[counters_[next].region].limits;
   const int64_t beyond = limits.empty() ? 0 : limits.back() + 1;
   count = std::min(count + (kind == kAddsOne ? 1 : 0), beyond);
   return count <= counters_[next].max_count ? count : -1;
@@ -303,7 +421,7 @@ int64_t PushdownAutomaton::CountAfterCounted(State state, int byte_class,
 int64_t PushdownAutomaton::SimilarCount(State state, int64_t count,
                                         int64_t reach) const {
   if (!has_counters() || !IsCounted(state)) return count;
-  const std::vector<int64_t>& limits = limits_[counters_[state].region];
+  const std::vector<int64_t>& limits = regions_[counters_[state].region].limits;
   const auto next = std::ranges::lower_bound(limits, count);
   if (next != limits.end() && *next - count < reach) return count;
   return next == limits.begin() ? 0 : *(next - 1) + 1;
@@ -395,7 +513,7 @@ absl::StatusOr<PushdownAutomaton> PushdownAutomaton::After(
   }
   add([](const auto&) { return kNone; }, /*is_end=*/true, [] {});
   if (has_counters()) {
-    made.limits_ = limits_;
+    made.regions_ = regions_;
     made.counters_.resize(end + 1);
     std::ranges::copy(counters_, made.counters_.begin() + first);
     made.kinds_.assign(made.next_.size(), 0);

@@ -11,8 +11,8 @@
 //                                       0 -"x"-> 3
 //
 // An automaton may have a counter, which is 0 at the call: some bytes add one,
-// and some are legal only up to a count. So the strings of at most 100,000
-// characters are those of any length, with one limit.
+// and some are legal only from a count on and up to another. So the strings of
+// at most 100,000 characters are those of any length, with one limit.
 //
 //   '"' [^"]{0,9} '"'    0 -'"'-> 1    1 -[^"], adds one-> 1
 //                                      1 -'"', up to 9-> 2, which accepts
@@ -71,8 +71,9 @@ class PushdownAutomaton {
 
   // Counts in a ByteAutomaton, bytes that no text has: kCountByte follows a
   // byte that adds one; kLimitByte and kNumLimitDigits digits come before a
-  // byte that is legal up to that one of `limits`. Where a byte has several,
-  // the largest holds.
+  // byte that is legal with the counts of that one of `limits`. Where a byte
+  // has several, the largest holds; those of an automaton with a least count
+  // are one.
   static constexpr uint8_t kCountByte = 0xF5;
   static constexpr uint8_t kLimitByte = 0xF6;
   static constexpr int kNumLimitDigits = 3;
@@ -83,16 +84,23 @@ class PushdownAutomaton {
                                ByteNfa::State to, ByteNfa* nfa);
   // No limit.
   static constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
+  struct Counts {
+    int64_t least = 0;
+    int64_t most = kUnlimited;
+    friend bool operator==(const Counts&, const Counts&) = default;
+  };
 
   // Makes one of `calls`, whose start leads by a call to each automaton. That
   // of number 0 has the texts of the language.
   //   num_digits  of a call
   //   limits      of counters, each kUnlimited or at most kMaxCount
   // Errors: kInvalidArgument if the budget is spent, or if no text has a stack
-  // of `max_depth` states or fewer.
+  // of `max_depth` states or fewer; kFailedPrecondition if an automaton with a
+  // least count is not such that any text of it can go on, one more count at a
+  // time.
   static absl::StatusOr<PushdownAutomaton> Make(
       const ByteAutomaton& calls, int num_digits, int max_depth,
-      CompileBudget* budget, std::vector<int64_t> limits = {});
+      CompileBudget* budget, std::vector<Counts> limits = {});
   static constexpr int64_t kMaxCount = int64_t{1} << 53;
 
   // Returns the texts of `before`, each with one of this language behind it.
@@ -124,8 +132,21 @@ class PushdownAutomaton {
   }
   bool has_counters() const { return !counters_.empty(); }
   // Returns the smallest count from which up to `reach` bytes are legal as they
-  // are from `count`, and have the same needs.
+  // are from `count`. They have the same needs, or below a least count needs
+  // that differ by one number.
   int64_t SimilarCount(State state, int64_t count, int64_t reach) const;
+  // Returns an upper bound of the fewest bytes, or tokens of a vocabulary that
+  // has one of each byte, to where a text may end that needs a higher count: in
+  // proportion to what it lacks, so that a byte leads to one with fewer. 0 if
+  // the count suffices.
+  int32_t MoreBelowLeast(State state, int64_t count) const;
+  // True if a count is below the least one of the state's automaton.
+  bool IsBelowLeast(State state, int64_t count) const {
+    return has_counters() && IsCounted(state) &&
+           count < regions_[counters_[state].region].least;
+  }
+  // True if some automaton has a least count.
+  bool has_least() const;
   // False if a byte leads from a state with some counts, from which a text can
   // be completed, to a count from which it cannot.
   bool IsSure(State state, int byte_class) const;
@@ -153,7 +174,17 @@ class PushdownAutomaton {
     // negative.
     int64_t max_count = kUncounted;
     int64_t limit = -1;  // up to which bytes with a limit may follow
-    int32_t region = 0;  // index in limits_
+    int64_t least = 0;   // from which they may
+    int32_t region = 0;  // index in regions_
+    // MoreBelowLeast() but for what is in proportion.
+    int32_t more_below = 0;
+  };
+  // Counted states that lead to one another.
+  struct Region {
+    // Counts beyond which something changes, ascending.
+    std::vector<int64_t> limits = {};
+    int64_t least = 0;
+    int32_t bytes_for_one = 0;  // if there is a least
   };
 
   PushdownAutomaton() = default;
@@ -168,6 +199,9 @@ class PushdownAutomaton {
   }
   // Finds the largest counts, and the regions.
   absl::Status FindCounts(CompileBudget* budget);
+  // Finds what MoreBelowLeast returns for the states of a region.
+  absl::Status FindMoreBelow(std::span<const State> states, Region* region,
+                             CompileBudget* budget);
 
   std::array<uint8_t, 256> classes_ = {};
   int num_classes_ = 0;
@@ -183,8 +217,7 @@ class PushdownAutomaton {
   static constexpr uint8_t kAddsOne = 1;
   static constexpr uint8_t kHasLimit = 2;
   std::vector<uint8_t> kinds_;
-  // By region: counts beyond which something is no longer legal, ascending.
-  std::vector<std::vector<int64_t>> limits_;
+  std::vector<Region> regions_;
   PushdownCosts bytes_;
 };
 

@@ -93,15 +93,25 @@ PushdownConfigurations::State PushdownConfigurations::MakeSimilar(
     State state) const {
   const Record& record = RecordOf(state);
   std::vector<Way> ways = record.ways;
+  int32_t more = record.more;
   for (Way& way : ways) {
-    way.count = automaton_->SimilarCount(way.state, way.count, reach_);
+    const int64_t count =
+        automaton_->SimilarCount(way.state, way.count, reach_);
+    const int32_t added = automaton_->MoreBelowLeast(way.state, count) -
+                          automaton_->MoreBelowLeast(way.state, way.count);
+    // Needs of several ways would not differ by one number.
+    if (added != 0 && ways.size() > 1) continue;
+    way.count = count;
+    more = AddCosts(more, added);
   }
+  // More would not be known.
+  if (more == kNever) ways = record.ways;
   State similar = state;
   if (ways != record.ways) {
     const std::lock_guard lock(mutex_);
     std::ranges::sort(ways, {}, [&](const Way& way) { return KeyOf(way); });
     ways.erase(std::unique(ways.begin(), ways.end()), ways.end());
-    similar = InternRecord(std::move(ways), record.accepts, record.more);
+    similar = InternRecord(std::move(ways), record.accepts, more);
     if (similar == kTooMany) similar = state;
   }
   record.similar.store(similar, std::memory_order_release);
@@ -117,9 +127,7 @@ PushdownConfigurations::State PushdownConfigurations::Add(std::vector<Way> ways,
   int32_t more = kNever;
   for (const auto& [way, is_called] : closure.visits) {
     const Node& node = nodes_[way.node];
-    more = std::min(
-        more,
-        AddCosts(costs_.More(way.state, LevelsAbove(node.height)), node.cost));
+    more = std::min(more, AddCosts(MoreOf(way, node.height), node.cost));
     if (automaton_->reads_bytes(way.state)) readers.push_back(way);
   }
   Merge(&readers, work);

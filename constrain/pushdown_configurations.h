@@ -19,6 +19,7 @@
 // no lock.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -80,9 +81,9 @@ class PushdownConfigurations {
   // As Next() above, for one byte after the other.
   State Next(State state, std::string_view bytes) const;
 
-  // Returns the configuration of which the same tokens are legal, with the same
-  // needs, and which differs in the counts alone: one for all counts that are
-  // far from limits. REQUIRES: `state` is a configuration.
+  // Returns the configuration of which the same tokens are legal, and which
+  // differs in the counts alone: one for all counts that are far from limits.
+  // Needs differ as min_more does. REQUIRES: `state` is a configuration.
   State Similar(State state) const {
     if (!automaton_->has_counters()) return state;
     const State similar =
@@ -206,9 +207,14 @@ class PushdownConfigurations {
     return automaton_->accepts(state) ||
            automaton_->bytes().More(state, LevelsAbove(height)) != kNever;
   }
+  // For states of automata without a counter.
   int32_t CostOf(PushdownAutomaton::State state, int height) const {
     return automaton_->accepts(state) ? 0
                                       : costs_.More(state, LevelsAbove(height));
+  }
+  int32_t MoreOf(const Way& way, int height) const {
+    return std::max(costs_.More(way.state, LevelsAbove(height)),
+                    automaton_->MoreBelowLeast(way.state, way.count));
   }
 
   const std::shared_ptr<const PushdownAutomaton> automaton_;

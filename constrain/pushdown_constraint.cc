@@ -17,6 +17,11 @@ PushdownConstraint::Make(std::shared_ptr<const PushdownAutomaton> automaton,
                          std::shared_ptr<const TokenVocabulary> vocabulary,
                          Options options) {
   CompileBudget budget(options.limits);
+  if (automaton->has_least() && !vocabulary->inside.has_all_bytes()) {
+    return InvalidArgument(
+        "strings of so many characters at least need a vocabulary with a token "
+        "of each byte");
+  }
   ASSIGN_OR_RETURN(
       PushdownCosts costs,
       CountPushdownCosts(*automaton, vocabulary->suffixes, &budget));
@@ -185,11 +190,12 @@ Constraint::State PushdownConstraint::Advance(State state,
 Constraint::Legal PushdownConstraint::LegalTokens(State state,
                                                   int32_t room) const {
   if (state == kEnded || room < 1) return {};
-  state = ListedState(state);
-  const Entry& entry = EntryOf(state);
+  const State listed = ListedState(state);
+  room = RoomOf(listed, state, room);
+  const Entry& entry = EntryOf(listed);
   if (entry.list == nullptr) return {.error = &too_ambiguous_};
   const TokenList* list = entry.list;
-  if (IsNear(entry, room)) list = NearList(state, entry, room);
+  if (IsNear(entry, room)) list = NearList(listed, entry, room);
   return {.tokens = list->tokens,
           .num_last = list->num_last,
           .states = entry.states};
@@ -197,19 +203,19 @@ Constraint::Legal PushdownConstraint::LegalTokens(State state,
 
 bool PushdownConstraint::IsListed(State state, int32_t room) const {
   if (state == kEnded || room < 1) return true;
-  state = ListedState(state);
-  const Entry* const entry = FindEntry(state);
+  const State listed = ListedState(state);
+  room = RoomOf(listed, state, room);
+  const Entry* const entry = FindEntry(listed);
   if (entry == nullptr) return false;
   if (entry->list == nullptr || !IsNear(*entry, room)) return true;
   const std::lock_guard lock(mutex_);
-  return near_.contains(NearKey(state, *entry, room));
+  return near_.contains(NearKey(listed, *entry, room));
 }
 
 bool PushdownConstraint::TryList(State state, int32_t room,
                                  int64_t max_effort) const {
   if (state == kEnded || room < 1) return true;
-  state = ListedState(state);
-  const Entry* const entry = EntryWithin(state, max_effort);
+  const Entry* const entry = EntryWithin(ListedState(state), max_effort);
   if (entry == nullptr || entry->effort > max_effort) return false;
   LegalTokens(state, room);
   return true;

@@ -185,6 +185,11 @@ class PushdownConstraint final : public LanguageConstraint {
                ? state
                : StateOf(configurations_.Similar(ConfigurationOf(state)));
   }
+  // Returns the room with which `listed`, of ListedState, has the tokens that
+  // `state` has with `room`.
+  int32_t RoomOf(State listed, State state, int32_t room) const {
+    return AddCosts(room, MinMore(listed) - MinMore(state));
+  }
   Found Find(State state, int32_t room, const WalkLimits& limits) const;
   // Returns null if there is none yet.
   const Entry* FindEntry(State state) const;

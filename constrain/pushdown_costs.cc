@@ -16,6 +16,11 @@ absl::StatusOr<PushdownCosts> CountPushdownCosts(
       automaton.num_calls();
   int64_t max_steps = budget->limits().max_steps;
   PushdownCosts costs;
+  // The fewest of an automaton from its start, where its count is 0.
+  const auto fewest_of = [&](const PushdownAutomaton::Call& call) {
+    return std::max(costs.more.back()[call.callee],
+                    automaton.MoreBelowLeast(call.callee, 0));
+  };
   std::vector<CountedEdge> calls;
   for (int level = 0; level <= automaton.max_depth(); ++level) {
     // A step is some nanoseconds; most edges are none.
@@ -23,11 +28,12 @@ absl::StatusOr<PushdownCosts> CountPushdownCosts(
     std::vector<CountedEdge> edges;
     for (int32_t s = 0; s < automaton.num_states(); ++s) {
       for (const PushdownAutomaton::Call& call : automaton.CallsOf(s)) {
+        const int32_t below = automaton.MoreBelowLeast(call.callee, 0);
+        if (below == PushdownCosts::kNever) continue;
         if (automaton.ends(call.after)) {  // takes no place on the stack
-          edges.push_back({s, 0, call.callee});
-        } else if (level > 0 &&
-                   costs.more.back()[call.callee] != PushdownCosts::kNever) {
-          edges.push_back({s, costs.more.back()[call.callee], call.after});
+          edges.push_back({s, below, call.callee});
+        } else if (level > 0 && fewest_of(call) != PushdownCosts::kNever) {
+          edges.push_back({s, fewest_of(call), call.after});
         }
       }
     }

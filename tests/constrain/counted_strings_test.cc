@@ -85,8 +85,9 @@ absl::StatusOr<std::shared_ptr<const PushdownConstraint>> CountedTexts(
 std::shared_ptr<const PushdownConstraint> CountedSchema(
     const std::string& schema, int64_t max_unrolled_length = 16) {
   auto language = CompileJsonSchemaWithCalls(
-      schema,
-      {.max_unrolled_length = max_unrolled_length, .max_unrolled_lengths = 0});
+      schema, {.max_unrolled_length = max_unrolled_length,
+               .max_unrolled_least = max_unrolled_length,
+               .max_unrolled_lengths = 0});
   EXPECT_TRUE(language.ok()) << language.status();
   auto constraint =
       CountedTexts(std::get<PushdownAutomaton>(*std::move(language)));
@@ -160,6 +161,7 @@ void ExpectSameLanguage(const std::string& schema, int64_t max_unrolled_length,
       schema,
       {.max_depth = 1,
        .max_unrolled_length = max_unrolled_length,
+       .max_unrolled_least = max_unrolled_length,
        .max_unrolled_lengths = 0},
       {.max_states = 50'000, .max_steps = 40'000'000});
   if (!automaton.ok() || !language.ok()) {
@@ -198,6 +200,32 @@ TEST(CountedStringsTest, TokensAreThoseOfUnrolledStrings) {
            R"({"type": "string", "maxLength": 6, "minLength": 3})",
            R"({"type": ["string", "integer"], "maxLength": 3})",
            R"({"type": "string", "not": {"minLength": 4}})",
+           R"({"type": "string", "minLength": 5})",
+           R"({"type": "string", "minLength": 9})",
+           R"({"type": "string", "minLength": 4, "maxLength": 4})",
+           R"({"type": "string", "minLength": 4, "maxLength": 5})",
+           R"({"type": "string", "minLength": 4, "maxLength": 20})",
+           R"({"type": "string", "minLength": 4, "pattern": "^[ab]*\"?$"})",
+           R"({"type": "string", "minLength": 4, "pattern": "^(aba|é)*$"})",
+           R"({"type": "string", "minLength": 5, "pattern": "^(aba|é)*b$"})",
+           R"({"type": "string", "minLength": 4, "pattern": "a"})",
+           R"({"type": "string", "minLength": 4, "pattern": "^a*(b{0,9})$"})",
+           R"({"type": "string", "minLength": 5, "maxLength": 7,
+               "pattern": "^(aa)*$"})",
+           R"({"type": "string", "minLength": 4, "pattern": "^[é€😀\\n]*$"})",
+           R"({"type": "string", "minLength": 9, "pattern": "^a{3}$"})",
+           R"({"type": ["string", "integer"], "minLength": 4})",
+           R"({"type": "string", "not": {"maxLength": 4}})",
+           R"({"type": "string", "anyOf": [{"pattern": "^a", "minLength": 5},
+                                           {"maxLength": 3}]})",
+           R"({"minLength": 4})",
+           R"({"items": {"type": "string", "minLength": 3}, "type": "array"})",
+           R"({"type": "object", "additionalProperties": false,
+               "required": ["b"], "properties": {
+                 "a": {"type": "string", "minLength": 3},
+                 "b": {"type": "string", "minLength": 4, "maxLength": 6}}})",
+           R"({"type": "object", "additionalProperties": {"type": "null"},
+               "propertyNames": {"minLength": 3}})",
            R"({"type": "string", "anyOf": [{"pattern": "^a", "maxLength": 5},
                                            {"pattern": "b$", "maxLength": 3},
                                            {"maxLength": 2}]})",
@@ -234,7 +262,8 @@ TEST(CountedStringsTest, RandomSchemasHaveTheirTokens) {
   for (int i = 0; i < num_schemas; ++i) {
     std::mt19937_64 random(i);
     json::object schema = RandomSchema(6, random).as_object();
-    schema["maxLength"] = 1 + random() % 4;
+    if (i % 3 != 0) schema["maxLength"] = 1 + random() % 4;
+    if (i % 3 != 1) schema["minLength"] = 1 + random() % 4;
     ExpectSameLanguage(WriteJson(schema), static_cast<int64_t>(random() % 2),
                        40, &num_counted);
   }
@@ -327,6 +356,26 @@ TEST(CountedStringsTest, TextsMayComeBeforeThem) {
   ExpectSameTokens(*counted, *unrolled, 300);
 }
 
+TEST(CountedStringsTest, TextsMayComeBeforeALeast) {
+  const std::string schema = R"({"type": "string", "minLength": 4})";
+  ASSERT_OK_AND_ASSIGN(
+      GrammarLanguage language,
+      CompileJsonSchemaWithCalls(
+          schema, {.max_unrolled_least = 1, .max_unrolled_lengths = 0}));
+  CompileBudget budget;
+  ASSERT_OK_AND_ASSIGN(GrammarLanguage delayed,
+                       StartAfter("b", std::move(language), &budget));
+  ASSERT_OK_AND_ASSIGN(
+      const auto counted,
+      CountedTexts(std::get<PushdownAutomaton>(std::move(delayed))));
+  ASSERT_OK_AND_ASSIGN(ByteAutomaton automaton,
+                       CompileJsonSchema(std::string_view(schema)));
+  ASSERT_OK_AND_ASSIGN(ByteAutomaton texts,
+                       StartAfter("b", std::move(automaton), &budget));
+  ASSERT_OK_AND_ASSIGN(const auto unrolled, UnrolledTexts(std::move(texts)));
+  ExpectSameTokens(*counted, *unrolled, 300);
+}
+
 TEST(CountedStringsTest, WithReferencesThatLeadBackLimitsHold) {
   const auto constraint = CountedSchema(R"({
       "type": "object", "additionalProperties": false, "required": ["name"],
@@ -357,17 +406,158 @@ TEST(CountedStringsTest, StringsThatNeedMoreDoNotExist) {
   EXPECT_TRUE(constraint->configurations().Match("{\"b\":\"\"}").in_language);
 }
 
-// A counter has a largest count, not a least one.
-TEST(CountedStringsTest, TheLeastOfAStringIsUnrolled) {
+// With any room a list has the tokens after which the text can still end, of
+// which there is one unless the text needs more.
+void ExpectListsByRoom(const Constraint& constraint, State state,
+                       std::string_view text) {
+  int least = 1;
+  while (constraint.ends(state, least)) ++least;
+  for (const int more : {-1, 0, 1, 2, 3, 7, 30, kMuchRoom}) {
+    const int room = least + more;
+    if (room < 1) continue;
+    const Constraint::Legal legal = constraint.LegalTokens(state, room);
+    ASSERT_EQ(legal.error, nullptr);
+    std::vector<TokenId> tokens;
+    int num_last = 0;
+    for (TokenId t = 0; t < std::ssize(StringTokens()); ++t) {
+      const State next = constraint.Advance(state, t);
+      if (next == Constraint::kNone) continue;
+      const bool ends = constraint.ends(next, room - 1);
+      if (ends && !constraint.accepts(next, room - 1)) continue;
+      tokens.push_back(t);
+      num_last += ends ? 1 : 0;
+    }
+    ASSERT_TRUE(std::ranges::equal(legal.tokens, tokens))
+        << room << " after " << text;
+    EXPECT_EQ(legal.num_last, num_last);
+    EXPECT_TRUE(more < 0 || !tokens.empty()) << room << " after " << text;
+    EXPECT_TRUE(constraint.IsListed(state, room));
+  }
+}
+
+TEST(CountedStringsTest, AListBelowTheLeastIsThatOfItsRoom) {
+  for (
+      const std::string schema : {
+          R"({"type": "string", "minLength": 60})",
+          R"({"type": "string", "minLength": 60, "maxLength": 60})",
+          R"({"type": "string", "minLength": 60, "maxLength": 90})",
+          R"({"type": "string", "minLength": 60, "pattern": "^(aba|é)*$"})",
+          R"({"type": "string", "minLength": 60, "pattern": "^[€\\n]*$"})",
+          R"({"type": "string", "minLength": 60, "pattern": "^(bcd)*$"})",
+          R"({"type": "string", "minLength": 60, "pattern": "^(xüö|ab{9})*$"})",
+          R"({"type": "string", "minLength": 60, "pattern": "^ü*$"})",
+          R"({"type": "string", "minLength": 60, "pattern": "^(bcd)*$",
+               "maxLength": 64})",
+          R"({"type": ["string", "null"], "not": {"maxLength": 60}})",
+          R"({"items": {"type": "string", "minLength": 60}, "type": "array"})",
+          R"({"type": "object", "required": ["b"], "properties": {
+                 "b": {"type": "string", "minLength": 60}}})",
+      }) {
+    SCOPED_TRACE(schema);
+    const auto constraint = CountedSchema(schema);
+    std::mt19937_64 random(2);
+    for (int i = 0; i < 8; ++i) {
+      const int room = constraint->MinRoom(true) + 3 * i;
+      State state = constraint->start();
+      std::string text;
+      for (int left = room; !constraint->ends(state, left); --left) {
+        ExpectListsByRoom(*constraint, state, text);
+        const auto legal = constraint->LegalTokens(state, left).tokens;
+        ASSERT_FALSE(legal.empty()) << text;
+        const TokenId token = legal[random() % legal.size()];
+        text += StringTokens()[token];
+        state = constraint->Advance(state, token);
+        ASSERT_NE(state, Constraint::kNone);
+        if (token == 0) break;
+      }
+    }
+  }
+}
+
+TEST(CountedStringsTest, ALongLeastIsExact) {
+  const int least = Cases(100'000, 5'000);
+  for (const std::string& most :
+       {Concat(least), Concat(least + 9), std::string()}) {
+    const auto constraint = CountedSchema(
+        Concat(R"({"type": "string", "minLength": )", least,
+               most.empty() ? "" : ", \"maxLength\": " + most, "}"));
+    const auto& texts = constraint->configurations();
+    for (const std::string text : {"a", "é", "\\n", "\\u001f"}) {
+      const std::string begin = "\"" + Copies(text, least - 1);
+      EXPECT_FALSE(texts.Match(begin + "\"").in_language);
+      EXPECT_TRUE(texts.Match(begin + text + "\"").in_language);
+      EXPECT_EQ(texts.Match(begin + Copies(text, 9)).num_matched ==
+                    std::ssize(begin) + 9 * std::ssize(text),
+                most != Concat(least));
+    }
+  }
+}
+
+TEST(CountedStringsTest, CountsFarFromTheLeastHaveOneList) {
+  const auto constraint =
+      CountedSchema(R"({"type": "string", "minLength": 5000})");
+  const State first = AfterBytes(*constraint, constraint->start(), "\"");
+  const auto far = constraint->LegalTokens(first, kMuchRoom);
+  State state = first;
+  for (int count = 1; count < 4900; ++count) {
+    state = AfterBytes(*constraint, state, "a");
+    ASSERT_EQ(constraint->LegalTokens(state, kMuchRoom).tokens.data(),
+              far.tokens.data());
+    // With as much room beyond what is needed.
+    int room = 1;
+    if (count % 100 == 0) {
+      while (constraint->ends(state, room)) ++room;
+      EXPECT_EQ(room, constraint->MinRoom(true) - 1 - count);
+      EXPECT_EQ(constraint->LegalTokens(state, room).tokens.data(),
+                constraint->LegalTokens(first, room + count).tokens.data());
+    }
+  }
+}
+
+TEST(CountedStringsTest, ALeastNeedsATokenOfEachByte) {
+  ASSERT_OK_AND_ASSIGN(
+      GrammarLanguage language,
+      CompileJsonSchemaWithCalls(R"({"type": "string", "minLength": 5000})"));
+  auto automaton = std::make_shared<const PushdownAutomaton>(
+      std::get<PushdownAutomaton>(std::move(language)));
+  std::vector<std::string> tokens = StringTokens();
+  std::erase(tokens, "x");
   EXPECT_THAT(
-      Message(CompileJsonSchemaWithCalls(
-                  R"({"properties": {"a": {"minLength": 1000000}}})")
+      Message(PushdownConstraint::Make(
+                  automaton, std::make_shared<const TokenVocabulary>(tokens),
+                  {.end_ids = {0}})
                   .status()),
-      StartsWith("#/properties/a/minLength: it needs more than 262144 states"));
-  EXPECT_THAT(
-      Message(CompileJsonSchemaWithCalls(R"({"not": {"maxLength": 1000000}})")
-                  .status()),
-      StartsWith("#: it needs more than 262144 states"));
+      StartsWith("strings of so many characters at least need a vocabulary"));
+}
+
+// The least is unrolled if some text cannot go on, or not by one character.
+TEST(CountedStringsTest, TheLeastOfSomeStringsIsUnrolled) {
+  const auto is_counted = [](std::string_view schema) {
+    const auto language = CompileJsonSchemaWithCalls(
+        schema, {.max_unrolled_least = 16, .max_unrolled_lengths = 0});
+    EXPECT_TRUE(language.ok()) << language.status();
+    return std::holds_alternative<PushdownAutomaton>(*language);
+  };
+  EXPECT_TRUE(is_counted(R"({"type": "string", "minLength": 40})"));
+  EXPECT_TRUE(is_counted(
+      R"({"type": "string", "minLength": 40, "pattern": "^(abc)*$"})"));
+  EXPECT_TRUE(
+      is_counted(R"({"type": "string", "minLength": 40, "maxLength": 40})"));
+  EXPECT_FALSE(is_counted(
+      R"({"type": "string", "minLength": 40, "pattern": "^a*b{0,60}$"})"));
+  EXPECT_FALSE(is_counted(
+      R"({"type": "string", "anyOf": [{"minLength": 40}, {"maxLength": 3}]})"));
+  // Longer ones are not unrolled, and then have to have a counter.
+  EXPECT_OK(CompileJsonSchemaWithCalls(
+      R"({"properties": {"a": {"minLength": 1000000}}})"));
+  for (const char* const schema :
+       {R"({"type": "string", "minLength": 1000000, "pattern": "^a*b?$"})",
+        R"({"type": "string", "minLength": 1000000000})",
+        R"({"type": "string", "minLength": 3000000000})",
+        R"({"type": "string", "not": {"maxLength": 1000000000}})"}) {
+    EXPECT_THAT(Message(CompileJsonSchemaWithCalls(schema).status()),
+                StartsWith("#: it needs more than"));
+  }
   const auto constraint = CountedSchema(
       R"({"type": "string", "minLength": 40, "maxLength": 100000})");
   const auto& texts = constraint->configurations();

@@ -86,6 +86,7 @@ class Suite {
          {JsonSchemaOptions{.draft = draft_, .calls_any_value = true},
           JsonSchemaOptions{.draft = draft_,
           .max_unrolled_length = 0,
+          .max_unrolled_least = 0,
           .max_unrolled_lengths = 0}}) {
       auto language =
           CompileJsonSchemaWithCalls(WriteJson(group.at("schema")), options);

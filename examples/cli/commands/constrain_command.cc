@@ -200,8 +200,11 @@ class Language {
     return calls_ ? configurations_->accepts(state)
                   : automaton_->accepts(state);
   }
-  // Nullopt if the language is too ambiguous to find one.
+  // Nullopt if the language is too ambiguous to find one, or its texts are too
+  // long.
   std::optional<std::string> Sample(std::mt19937_64* random) const {
+    constexpr int64_t kMaxSampledBytes = 1 << 18;
+    if (min_bytes() > kMaxSampledBytes) return std::nullopt;
     return calls_ ? SampleText(*configurations_, kSampleBytes, random)
                   : SampleText(*automaton_, kSampleBytes, random);
   }

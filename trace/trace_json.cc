@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <optional>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -184,6 +186,19 @@ constexpr bool kIsOptional = false;
 template <typename T>
 constexpr bool kIsOptional<std::optional<T>> = true;
 
+// A number that a float does not have is read as an infinite one, which could
+// not be written.
+template <typename T>
+bool IsFinite(const T& value) {
+  if constexpr (std::is_same_v<T, float>) {
+    return std::isfinite(value);
+  } else if constexpr (std::is_same_v<T, std::optional<float>>) {
+    return !value || std::isfinite(*value);
+  } else {
+    return true;
+  }
+}
+
 // Reads the fields of one object. Finish() rejects fields that were not read.
 class Reader {
  public:
@@ -207,7 +222,12 @@ class Reader {
     names_.push_back(name);
     if (!error_.ok()) return *this;
     const json::value* value = object_.if_contains(name);
-    if (value != nullptr) error_ = Read(Concat(where_, name), *value, out);
+    if (value == nullptr) return *this;
+    error_ = Read(Concat(where_, name), *value, out);
+    if (error_.ok() && !IsFinite(*out)) {
+      error_ = InvalidArgument(where_, name, " must be in the range of a ",
+                               "32-bit float, got ", Shown(value));
+    }
     return *this;
   }
 

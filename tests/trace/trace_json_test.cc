@@ -211,6 +211,14 @@ TEST(TraceJsonTest, MalformedLinesNameTheField) {
       {R"({"event": "legal", "request": 1, "rows": [
            {"node": 0, "state": 1, "room": 2, "num_legal": 3, "slot": 0}]})",
        "unknown field rows[0].slot"},
+      {R"({"event": "legal", "request": 1, "rows": [
+           {"node": 0, "state": 1, "room": 2, "num_legal": 3,
+            "legal_log_mass": -1e300}]})",
+       "rows[0].legal_log_mass must be in the range of a 32-bit float, got -1"},
+      {R"({"event": "candidate", "request": 1, "step": 1, "node": 0,
+           "parent": -1, "parent_slot": 0, "token": 1, "text": "",
+           "log_prob": 1e39, "cum_log_prob": 0, "what": "kept", "why": ""})",
+       "log_prob must be in the range of a 32-bit float, got 1"},
       {R"({"event": "candidate", "request": 1, "step": 1, "node": 0,
            "parent": -1, "parent_slot": 0, "token": 1, "text": "",
            "log_prob": 0, "cum_log_prob": 0, "what": "lost", "why": ""})",

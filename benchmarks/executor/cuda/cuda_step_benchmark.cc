@@ -2,15 +2,17 @@
 // selection and bookkeeping, with plans in flight. Weights are random, so that
 // any shape can be measured.
 //
-//   cuda_step_benchmark [--new-tokens N] [--torch FILE] [--processors] [--fp8]
-//                       CASE...
+//   cuda_step_benchmark [--new-tokens N] [--torch FILE] [--processors]
+//                       [--constraint] [--fp8] CASE...
 //   cuda_step_benchmark 8b:8x4/512      8 requests, 4 beams, 512 prompt tokens
 //   cuda_step_benchmark 8b:64s1/512     64 requests, a sample each
 //
 // Models: 68m, 0.6b, 1b, 8b, and of other families mistral-7b, gemma2-2b,
 // gemma3-1b and gpt2. Prompts are random, no token ends a sequence, all
 // requests come at once; the first of two runs warms up. With --processors all
-// have a repetition penalty and repeat no n-gram of three tokens. With --fp8
+// have a repetition penalty and repeat no n-gram of three tokens. With
+// --constraint their outputs are lines of JSON objects, in the tokens of a
+// random vocabulary (benchmarks/executor/cuda/random_tokenizer.h). With --fp8
 // each is measured with layers' weights of e4m3, too. Prints a line of a
 // markdown table a case:
 //
@@ -49,6 +51,7 @@
 #include "batcher/engine.h"
 #include "benchmarks/device_roofline.h"
 #include "benchmarks/executor/cuda/decode_case.h"
+#include "benchmarks/executor/cuda/random_tokenizer.h"
 #include "benchmarks/executor/cuda/wrapped_executor.h"
 #include "executor/cuda/cuda_executor.h"
 #include "model/cuda/cuda_transformer.h"
@@ -111,6 +114,7 @@ struct Measured {
 struct Options {
   int num_new_tokens = 64;
   bool processors = false;
+  bool constraint = false;
   bool fp8 = false;
   std::string torch;
   std::vector<DecodeCase> cases;
@@ -135,6 +139,11 @@ Request RandomRequest(const DecodeCase& c, int vocab_size,
     request.params.repetition_penalty = 1.2;
     request.params.no_repeat_ngram_size = 3;
   }
+  if (options.constraint) {
+    request.params.constraint.emplace().regex =
+        R"((\{"name": "[a-z ]{3,40}", "count": [0-9]{1,6}, )"
+        R"("tags": \["[a-z]{1,20}"(, "[a-z]{1,20}")*\]\}\n)+)";
+  }
   request.params.max_new_tokens = options.num_new_tokens;
   request.params.eos_token_id.emplace();
   return request;
@@ -152,11 +161,13 @@ EngineStats ReadStats(boost::asio::io_context& context, Engine& engine) {
 
 Measured RunOnce(const DecodeCase& c,
                  const std::shared_ptr<StepExecutor>& steps,
+                 const std::shared_ptr<const Tokenizer>& tokenizer,
                  int max_step_tokens, const Options& run) {
   boost::asio::io_context context(1);
   const auto clock = std::make_shared<StepClock>(steps, c.num_rows());
   EngineOptions options;
   options.scheduler.max_step_tokens = max_step_tokens;
+  options.tokenizer = tokenizer;
   Engine engine =
       Engine::Create(context.get_executor(), clock, options).value();
   const Stopwatch watch;
@@ -205,8 +216,12 @@ absl::StatusOr<Measured> Measure(const DecodeCase& c, WeightFormat weights,
                    CudaTransformer::Random(config, transformer, device));
   ASSIGN_OR_RETURN(const std::shared_ptr<CudaExecutor> steps,
                    CudaExecutor::Create(std::move(model)));
-  RunOnce(c, steps, max_step_tokens, options);
-  Measured measured = RunOnce(c, steps, max_step_tokens, options);
+  std::shared_ptr<const Tokenizer> tokenizer;
+  if (options.constraint) {
+    ASSIGN_OR_RETURN(tokenizer, RandomTokenizer(config.vocab_size));
+  }
+  RunOnce(c, steps, tokenizer, max_step_tokens, options);
+  Measured measured = RunOnce(c, steps, tokenizer, max_step_tokens, options);
   measured.gap = steps->figures().median_gap;
   return measured;
 }
@@ -241,6 +256,8 @@ absl::StatusOr<Options> ParseOptions(int argc, char** argv) {
       options.fp8 = true;
     } else if (arg == "--processors") {
       options.processors = true;
+    } else if (arg == "--constraint") {
+      options.constraint = true;
     } else {
       ASSIGN_OR_RETURN(options.cases.emplace_back(), DecodeCase::Parse(arg));
     }
@@ -294,10 +311,12 @@ absl::Status Run(const Options& options) {
   ASSIGN_OR_RETURN(const auto torch, ReadTorch(options.torch));
   ASSIGN_OR_RETURN(const DeviceRoofline rates, MeasureRates(device));
   std::printf(
-      "%s, bf16, reads %.2f TB/s, multiplies %.0f TFLOP/s; %d new tokens%s\n\n",
+      "%s, bf16, reads %.2f TB/s, multiplies %.0f TFLOP/s; %d new "
+      "tokens%s%s\n\n",
       device.name.c_str(), rates.bytes_per_s / 1e12, rates.flops_per_s / 1e12,
       options.num_new_tokens,
-      options.processors ? ", penalties and n-grams" : "");
+      options.processors ? ", penalties and n-grams" : "",
+      options.constraint ? ", lines of JSON objects" : "");
   std::printf(
       "| model:requests×beams/prompt | ms/step | busy | gap µs | host µs | "
       "limit ms | "

@@ -73,7 +73,8 @@ struct ModelDescription {
   // options.
   bool selects_on_host = true;
   // Set by the executor: true if the legal tokens of a constraint with tables
-  // are masks of its own, which need no score edits.
+  // are masks of its own, which need neither lists nor score edits
+  // (PlanSelection::places).
   bool has_token_masks = false;
   // Set by the executor: true if selections may have drafts to verify, so that
   // requests may speculate (docs/speculation.md), which requires shareable

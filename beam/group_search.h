@@ -83,6 +83,8 @@ class GroupSearch {
     }
     return status;
   }
+  // As DecodeStrategy::AskForAll.
+  void AskForAll() { strategy_->AskForAll(); }
   // As DecodeStrategy::FinishLive.
   void FinishLive(FinishReason reason);
 

@@ -51,12 +51,12 @@ int GroupSpeculation::NumWaitsToDraft() const {
   if (is_by_model && !is_beam_search() && strategy().supports_late_drafts()) {
     return 0;
   }
-  return (strategy().supports_async_scheduling() ? 1 : 0) +
+  return (CanRunAhead(strategy(), *writer_->params()) ? 1 : 0) +
          (is_by_model ? 1 : 0);
 }
 
 bool GroupSpeculation::CanVerifyAhead() const {
-  if (!strategy().supports_async_scheduling()) return false;
+  if (!CanRunAhead(strategy(), *writer_->params())) return false;
   // A draft model drafts in the running step, for each of its rows.
   if (!in_flight_.all_are_made_in_step()) return false;
   for (int rank = 0; rank < pages_->num_sequences(); ++rank) {

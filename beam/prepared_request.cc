@@ -93,8 +93,9 @@ PreparedRequest::PreparedRequest(Request from,
                              source != nullptr
                                  ? AfterStart(*model, request.prompt_tokens)
                                  : ContinuedTokens(request))),
-      selection_params(MakeSelectionParams(request.params,
-                                           request.prompt_tokens, constraint)) {
+      selection_params(
+          MakeSelectionParams(request.params, request.prompt_tokens, constraint,
+                              model != nullptr && model->has_token_masks)) {
   if (OnlyScores(request)) {
     request.params.speculate.reset();
     walk = std::make_unique<ContinuationWalk>(request.continuations);
@@ -126,11 +127,9 @@ PreparedRequest::PreparedRequest(Request from,
 
 // A row restricted by a list needs one edit for each allowed token, whatever
 // its processors are, and none for other tokens.
-int64_t WorstCaseEdits(const PreparedRequest& prepared, int vocab_size,
-                       bool has_masks) {
+int64_t WorstCaseEdits(const PreparedRequest& prepared, int vocab_size) {
   const Request& request = prepared.request;
-  const bool by_masks =
-      has_masks && prepared.selection_params->constraint.has_value();
+  const bool by_masks = prepared.selection_params->constraint.has_value();
   if (prepared.constraint != nullptr && !by_masks) {
     return WorstCaseLegal(request.params, *prepared.constraint, vocab_size);
   }

@@ -63,9 +63,7 @@ struct PreparedRequest {
 
 // Returns the largest number of score edits of all rows of its group in one
 // step, as StepLimits::max_score_edits counts them.
-//   has_masks  as ModelDescription::has_token_masks
-int64_t WorstCaseEdits(const PreparedRequest& prepared, int vocab_size,
-                       bool has_masks = false);
+int64_t WorstCaseEdits(const PreparedRequest& prepared, int vocab_size);
 
 // Lowers the draft length of a beam search, to 0 if need be, until a result
 // that decides several steps fits the limits of candidates and reported

@@ -11,6 +11,7 @@
 #include "beam/strategy/make_strategy.h"
 #include "beam/strategy/selection_options.h"
 #include "beam/validate_result.h"
+#include "exec_request/surviving_candidates.h"
 
 namespace espalier {
 namespace {
@@ -79,6 +80,7 @@ int64_t SequenceGroup::NumPagesForStep(int max_tokens) const {
   }
   if (has_to_draft()) return 0;  // drafts count them
   if (outstanding()) return pages_.NumPagesToReserveTails();
+  if (repeats_step_) return 0;
   return pages_.NumPagesToAppend(OneEach());
 }
 
@@ -98,7 +100,9 @@ int64_t SequenceGroup::NumPagesSoon() const {
 }
 
 absl::Status SequenceGroup::PlanTokens(StepPlan* plan) {
-  RETURN_IF_ERROR(pages_.AppendOneEach(&plan->page_copies));
+  if (!std::exchange(repeats_step_, false)) {
+    RETURN_IF_ERROR(pages_.AppendOneEach(&plan->page_copies));
+  }
   writer_.OnPlanned();
   writer_.AddSelection(plan->num_logits, search_, pages_, plan);
   const std::span<const Continuation> live = strategy().continuations();
@@ -126,12 +130,12 @@ absl::Status SequenceGroup::PlanDecodeSlowPath(StepPlan* plan) {
 }
 
 bool SequenceGroup::CanPlanAhead() const {
-  if (writer_.num_outstanding() > 1) return false;
+  if (writer_.num_outstanding() > 1 || num_ignored_ > 0) return false;
   if (speculation_.CanDraftAhead()) return true;
   if (!speculation_.AllowsPlainAhead()) return false;
   // The step generates the token after the one whose result is outstanding.
   return search_.LengthOf(0) + 2 <= *request_.params.max_new_tokens &&
-         strategy().supports_async_scheduling();
+         CanRunAhead(strategy(), *writer_.params());
 }
 
 absl::Status SequenceGroup::PlanStep(int max_tokens, StepPlan* plan,
@@ -237,7 +241,7 @@ absl::Status SequenceGroup::PlanNextAsync(StepPlan* plan) {
       .request = id(),
       .position = PositionAhead(),
       .kind = selection.kind(),
-      .num_candidates = selection.num_candidates(),
+      .num_candidates = strategy().num_candidates_ahead(selection),
       .num_generated = selection.num_generated + 1,
       .params = writer_.params()};
   ASSIGN_OR_RETURN(continuation.tail_pages, pages_.ReserveTails());
@@ -256,6 +260,7 @@ int SequenceGroup::PositionAhead() const {
 
 absl::Status SequenceGroup::ValidateResult(const SelectionResult& result,
                                            int vocab_size) {
+  if (num_ignored_ > 0) return absl::OkStatus();
   return speculation_.verifies_drafts()
              ? speculation_.ValidateResult(result, vocab_size)
              : espalier::ValidateResult(writer_.Selection(search_, pages_),
@@ -333,11 +338,30 @@ absl::Status SequenceGroup::Advance(const SelectionResult& result,
                                     SearchWatcher* watcher) {
   CHECK(!done_) << "request " << id() << " is done";
   CHECK(outstanding()) << "request " << id() << " asked for nothing";
+  if (num_ignored_ > 0) {
+    --num_ignored_;
+    writer_.OnResult();
+    return absl::OkStatus();
+  }
+  if (is_constrained() &&
+      LacksBeams(writer_.Selection(search_, pages_), result.candidates)) {
+    RepeatStep();
+    return absl::OkStatus();
+  }
   CountResult();
   if (result.further.empty() && watcher == nullptr) {
     return AdvanceStep(result, /*is_last=*/true, next_plan);
   }
   return AdvanceSteps(result, next_plan, watcher);
+}
+
+void SequenceGroup::RepeatStep() {
+  writer_.OnResult();
+  search_.AskForAll();
+  num_ignored_ = static_cast<int8_t>(writer_.num_outstanding());
+  if (is_preempted()) return;  // it resumes before this step
+  pages_.WithdrawTails();
+  repeats_step_ = true;
 }
 
 absl::Status SequenceGroup::AdvanceSteps(const SelectionResult& result,
@@ -433,6 +457,7 @@ void SequenceGroup::Preempt(const PageSaving& saving, bool names_end,
       num_beams(), pages_.has_rows() ? PageSaving{} : saving, names_end, plan);
   if (names_end) plan->ended.push_back(id());
   prefill_.Stop();
+  repeats_step_ = false;
   writer_.OnPreempt();
 }
 

@@ -190,6 +190,9 @@ class alignas(64) SequenceGroup {
   bool can_draft_in(const DraftRoom& room) const {
     return speculation_.NumAhead(room) > 0;
   }
+  // True if the last result lacked beams (BeamSelection::may_lack), so that the
+  // next plan has its step again.
+  bool repeats_step() const { return repeats_step_; }
   // True if a plan selected for it and the result is outstanding.
   bool outstanding() const { return writer_.num_outstanding() > 0; }
   // True if a plan in flight has work for it, which may be a chunk of its
@@ -425,6 +428,9 @@ class alignas(64) SequenceGroup {
     writer_.OnResult();
     ++num_steps_;
   }
+  // Called instead of CountResult if the result lacks beams
+  // (BeamSelection::may_lack): the step is planned again.
+  void RepeatStep();
   // Updates the sequences and their pages by the strategy's decisions.
   void ApplyContinuations(const SelectionResult& result, bool is_last,
                           StepPlan* next_plan);
@@ -455,7 +461,9 @@ class alignas(64) SequenceGroup {
   // first there, up to those of pages_.
   bool is_saving_ = false;
   bool done_ = false;
-  bool decodes_plainly_ = false;               // without a trace or a source
+  bool decodes_plainly_ = false;  // without a trace or a source
+  bool repeats_step_ = false;     // next, with the tokens of the last step
+  int8_t num_ignored_ = 0;        // outstanding results
   std::shared_ptr<const void> awaited_lists_;  // null: it awaits none
   int64_t num_steps_ = 0;                      // steps with a result
   std::unique_ptr<GroupTracer> tracer_;        // null without a trace

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/container/inlined_vector.h"
+#include "base/constraint_state.h"
 #include "base/status.h"
 #include "exec_request/draft_tree.h"
 #include "exec_request/surviving_candidates.h"
@@ -28,6 +29,15 @@ TokenId LowestToken(const PlanSelection& asked) {
   return may_lack ? kNotANumber : 0;
 }
 
+bool MayFollow(const PlanSelection& asked, int logits_row, TokenId token) {
+  if (!asked.places.empty()) {
+    const auto [state, room] = asked.places[logits_row];
+    return IsLegalToken(*asked.params->constraint, state, room, token);
+  }
+  return asked.allowed.empty() ||
+         std::ranges::binary_search(asked.allowed[logits_row], token);
+}
+
 //   num_rows    rows that the candidate may follow
 //   logits_row  row of logits within the selection
 absl::Status CheckCandidate(const PlanSelection& asked, int num_rows,
@@ -47,10 +57,7 @@ absl::Status CheckCandidate(const PlanSelection& asked, int num_rows,
     return Internal("a step answered with an infinite sum of token ", token,
                     ", which no noise can rank");
   }
-  if (asked.allowed.empty() ||
-      std::ranges::binary_search(asked.allowed[logits_row], token)) {
-    return absl::OkStatus();
-  }
+  if (MayFollow(asked, logits_row, token)) return absl::OkStatus();
   return Internal("a step answered with token ", token, " after beam ", row,
                   ", which may not follow");
 }

@@ -108,7 +108,8 @@ struct SelectionParams {
   bool reports_legal_mass = false;
   // Owns the memory that PlanSelection::allowed points to, and `constraint`.
   std::shared_ptr<const void> allowed_owner = nullptr;
-  // The constraint that says which tokens are allowed, if it has tables.
+  // The constraint that says which tokens are allowed, if it has tables and the
+  // executor makes masks of them (ModelDescription::has_token_masks).
   std::optional<ConstraintTables> constraint = std::nullopt;
 };
 
@@ -142,6 +143,11 @@ struct BeamSelection {
   // and of those that end, the ones that rank above 2 * num_kept. An executor
   // may drop the others. 0: all may be needed.
   int num_kept = 0;
+  // With PlanSelection::places: `num_candidates` may be too few, because many
+  // tokens end a sequence. A result that lacks beams (LacksBeams,
+  // exec_request/surviving_candidates.h) makes none, and the step is planned
+  // again.
+  bool may_lack = false;
   PathRows paths = {};  // drafts, or empty
 };
 
@@ -282,8 +288,8 @@ struct PlanSelection {
   // Allow list of each row of logits, ascending and without duplicates.
   // [num_logits()] or empty. `params` keeps the tokens alive.
   std::vector<std::span<const TokenId>> allowed = {};
-  // With params->constraint: the places in it that these lists are of.
-  // [num_logits()] or empty. An executor may use them in place of the lists.
+  // With params->constraint, in place of such lists: the place of each row of
+  // logits in it. [num_logits()] or empty.
   std::vector<ConstraintPlace> places = {};
   // Result of the selection, with all that depends on its kind. The kind is the
   // same in all steps of a request.
@@ -376,8 +382,9 @@ struct GroupContinuation {
   // begins.
   SmallVector<PageId> tail_pages = {};
   // As in the selection of the rows that the group began with. The executor
-  // maintains histories: a parent's history and the beam's token. `allowed` is
-  // empty.
+  // maintains histories: a parent's history and the beam's token; and places in
+  // the constraint of `params`, if there is one: then beams may lack candidates
+  // (BeamSelection::may_lack). There are no allow lists.
   SelectionKind kind = SelectionKind::kBeams;  // not kRows
   int num_candidates = 0;
   int num_generated = 0;

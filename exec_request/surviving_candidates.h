@@ -1,12 +1,13 @@
 // SurvivingCandidates: the candidates of a step that become the beams of the
-// next one in SelectionKind::kBeams. Executors that advance a group without the
-// host, and the checks of their results, share this one rule.
+// next one, or its samples. Executors that advance a group without the host,
+// and the checks of their results, share this one rule.
 #pragma once
 
 #include <span>
 #include <vector>
 
 #include "base/ids.h"
+#include "exec_request/step_plan.h"
 #include "kernels/logits/candidate.h"
 
 namespace espalier {
@@ -16,5 +17,28 @@ namespace espalier {
 std::vector<int> SurvivingCandidates(std::span<const Candidate> candidates,
                                      int num_slots,
                                      std::span<const TokenId> eos_token_ids);
+
+// A candidate that continues, and the place after it.
+struct SurvivingCandidate {
+  int idx = 0;
+  ConstraintPlace place;
+};
+
+// As above, with a constraint: the first `num_slots` tokens after which one may
+// follow.
+//   places  of the rows, by Candidate::beam
+std::vector<SurvivingCandidate> SurvivingCandidates(
+    std::span<const Candidate> candidates, int num_slots,
+    const ConstraintTables& constraint,
+    std::span<const ConstraintPlace> places);
+
+// True if candidates of beams with BeamSelection::may_lack are as many as were
+// asked for, although fewer than `num_slots` of them survive: others might.
+bool LacksBeams(int max_candidates, int num_candidates, int num_slots,
+                int num_surviving);
+
+// LacksBeams, for the result of a selection.
+bool LacksBeams(const PlanSelection& asked,
+                std::span<const Candidate> candidates);
 
 }  // namespace espalier

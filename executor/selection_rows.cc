@@ -85,7 +85,7 @@ std::vector<SelectionRow> SelectionRowsOf(const PlanSelection& selection,
 
 int64_t MaxEditsOf(const PlanSelection& selection,
                    const SelectionRow& logits_row, int vocab_size) {
-  if (logits_row.allowed != nullptr && logits_row.place == nullptr) {
+  if (logits_row.allowed != nullptr) {
     return std::ssize(*logits_row.allowed);
   }
   return MaxEditsOf(selection, std::ssize(logits_row.history()), vocab_size);

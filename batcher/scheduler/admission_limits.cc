@@ -96,7 +96,6 @@ AdmissionLimits::AdmissionLimits(const ModelDescription& model,
           std::min(options.max_step_tokens, limits_.max_step_tokens)),
       max_running_(options.max_running),
       vocab_size_(model.vocab_size),
-      has_token_masks_(model.has_token_masks),
       pool_(pool) {}
 
 RequestNeeds AdmissionLimits::NeedsOf(const PreparedRequest& prepared) const {
@@ -106,7 +105,7 @@ RequestNeeds AdmissionLimits::NeedsOf(const PreparedRequest& prepared) const {
                                          prepared.source_length()),
       .num_sequences = NumSequences(request.params),
       .num_widest = NumSequences(request.params),
-      .num_edits = WorstCaseEdits(prepared, vocab_size_, has_token_masks_),
+      .num_edits = WorstCaseEdits(prepared, vocab_size_),
       .num_candidates = MaxCandidates(prepared, vocab_size_)};
   needs.num_best = needs.num_candidates * request.params.logprobs.value_or(0);
   return needs;

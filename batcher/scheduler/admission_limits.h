@@ -73,7 +73,6 @@ class AdmissionLimits {
   const int max_step_tokens_;
   const int max_running_;
   const int vocab_size_;
-  const bool has_token_masks_;
   const PagePool* const pool_;
 };
 

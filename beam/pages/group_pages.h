@@ -171,6 +171,9 @@ class GroupPages {
   absl::StatusOr<SmallVector<PageId>> ReserveTails();
   // Returns the pages that ReserveTails takes from the pool.
   int64_t NumPagesToReserveTails() const;
+  // The step that was planned ahead feeds nothing: tails are no longer
+  // reserved. The slots keep them until the next result.
+  void WithdrawTails() { has_reserved_tails_ = false; }
 
   // Append pages of other holders to the sequence of a rank, whose pages are
   // all full: AdoptPages full pages, AppendCopy a copy of the first tokens of

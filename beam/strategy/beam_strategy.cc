@@ -1,5 +1,7 @@
 #include "beam/strategy/beam_strategy.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <span>
 #include <utility>
 
@@ -16,6 +18,8 @@ BeamStrategy::BeamStrategy(const GenerationParams& params,
     : num_beams_(SaturateToInt(params.num_beams)),
       num_return_sequences_(SaturateToInt(params.num_return_sequences)),
       max_new_tokens_(SaturateToInt(params.max_new_tokens.value())),
+      num_usual_candidates_(SaturateToInt(std::min<int64_t>(
+          2 * params.num_beams, MaxNumCandidates(params, constraint.get())))),
       length_penalty_(params),
       search_termination_(params, num_beams_),
       stopping_criteria_(params, std::move(constraint), std::move(text)),
@@ -24,7 +28,7 @@ BeamStrategy::BeamStrategy(const GenerationParams& params,
                 &stopping_criteria_, &length_penalty_, &tree_) {}
 
 bool BeamStrategy::supports_async_scheduling() const {
-  return order_->is_best_first() && stopping_criteria_.is_by_token();
+  return order_->is_best_first() && stopping_criteria_.ends_by_state();
 }
 
 int BeamStrategy::max_draft_tokens(int) const {
@@ -43,7 +47,11 @@ void BeamStrategy::DescribeSelection(PlanSelection* selection) const {
       live.size(), [&](size_t row) -> const LiveBeam& { return live[row]; },
       stopping_criteria_, selection);
   selection->num_generated = num_generated_;
-  const int num_candidates = NumCandidates();
+  // The list of the first step is there (beam/prepared_request.h).
+  const bool is_usual = selection->params->constraint.has_value() &&
+                        order_->is_best_first() && num_generated_ > 0 &&
+                        !asks_for_all_;
+  const int num_candidates = is_usual ? num_usual_candidates_ : NumCandidates();
   if (!order_->is_best_first()) {
     selection->choice =
         RowSelection{.num_candidates = num_candidates,
@@ -53,6 +61,8 @@ void BeamStrategy::DescribeSelection(PlanSelection* selection) const {
   }
   BeamSelection& beams = selection->Choose<BeamSelection>();
   beams.num_candidates = num_candidates;
+  // No beam continues after the last step.
+  beams.may_lack = is_usual && num_generated_ + 1 < max_new_tokens_;
   if (!stopping_criteria_.is_by_token()) return;
   const std::span<const TokenId> eos_token_ids = stopping_criteria_.token_ids();
   selection->eos_token_ids.assign(eos_token_ids.begin(), eos_token_ids.end());
@@ -63,6 +73,7 @@ absl::Status BeamStrategy::Advance(const SelectionResult& result,
                                    std::vector<Decision>* decisions) {
   CHECK(!done_) << "the request is done";
   done_ = true;  // reset below if the search continues
+  asks_for_all_ = false;
   const absl::Status numbers = CheckNumbers(result.candidates, num_generated_);
   const bool is_masked =
       result.candidates.empty() && frontier_.finished().size() == 0;
@@ -70,7 +81,8 @@ absl::Status BeamStrategy::Advance(const SelectionResult& result,
     continuations_.clear();
     return numbers.ok() ? AllTokensMasked(num_generated_) : numbers;
   }
-  order_->Rank(result.candidates, num_generated_, NumCandidates(), &ranked_);
+  order_->Rank(result.candidates, num_generated_,
+               order_->is_best_first() ? 0 : NumCandidates(), &ranked_);
   ++num_generated_;
   frontier_.Advance(ranked_, {.length = num_generated_,
                               .is_last = num_generated_ >= max_new_tokens_,

@@ -50,7 +50,14 @@ class BeamStrategy : public DecodeStrategy {
   bool supports_async_scheduling() const override;
   // Drafts can be verified if the executor can advance the search without the
   // host.
-  bool supports_drafts() const override { return supports_async_scheduling(); }
+  bool supports_drafts() const override {
+    return order_->is_best_first() && stopping_criteria_.is_by_token();
+  }
+  int num_candidates_ahead(const PlanSelection& selection) const override {
+    return stopping_criteria_.restricts() ? num_usual_candidates_
+                                          : selection.num_candidates();
+  }
+  void AskForAll() override { asks_for_all_ = true; }
   int max_draft_tokens(int rank) const override;
   absl::Status Advance(const SelectionResult& result,
                        std::vector<Decision>* decisions) override;
@@ -68,12 +75,16 @@ class BeamStrategy : public DecodeStrategy {
   std::vector<SequenceState> States() const override;
 
  private:
+  // Returns the number of candidates that the next step may need. With a
+  // constraint, it takes the lists of legal tokens.
   int NumCandidates() const;
 
   // Constant after construction.
   const int num_beams_;
   const int num_return_sequences_;
   const int max_new_tokens_;
+  // With a constraint: candidates of a step that may lack some.
+  const int num_usual_candidates_;
   const LengthPenalty length_penalty_;
   const SearchTermination search_termination_;
   const StoppingCriteria stopping_criteria_;
@@ -83,6 +94,7 @@ class BeamStrategy : public DecodeStrategy {
   BeamFrontier frontier_;
   std::vector<RankedCandidate> ranked_;  // buffer of Advance
   int num_generated_ = 0;
+  bool asks_for_all_ = false;
   bool done_ = false;
 };
 

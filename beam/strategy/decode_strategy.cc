@@ -88,4 +88,11 @@ absl::Status CheckNumbers(std::span<const Candidate> candidates,
   return absl::OkStatus();
 }
 
+bool CanRunAhead(const DecodeStrategy& strategy,
+                 const SelectionParams& params) {
+  return strategy.supports_async_scheduling() &&
+         (!strategy.stopping_criteria().restricts() ||
+          params.constraint.has_value());
+}
+
 }  // namespace espalier

@@ -83,9 +83,19 @@ class DecodeStrategy {
   }
 
   // True if the sequences that live after a step follow from its candidates by
-  // the rule of their SelectionKind, so that an executor can run ahead.
-  // Constant.
+  // the rule of their SelectionKind, so that an executor can run ahead if it
+  // keeps what that takes (CanRunAhead). Constant.
   virtual bool supports_async_scheduling() const = 0;
+
+  // Returns the number of candidates of a step that runs ahead of the result of
+  // `selection`, which DescribeSelection has set.
+  virtual int num_candidates_ahead(const PlanSelection& selection) const {
+    return selection.num_candidates();
+  }
+  // After a result that lacks beams (BeamSelection::may_lack), which was not
+  // applied: the next selection describes the same step, and asks for all
+  // candidates that it may need.
+  virtual void AskForAll() {}
 
   // True if drafts of its sequences can be verified. Constant.
   virtual bool supports_drafts() const { return false; }
@@ -190,5 +200,9 @@ absl::Status ExplainNoToken(const absl::Status& status,
 // Returns NotANumber if there is no number among `candidates`.
 absl::Status CheckNumbers(std::span<const Candidate> candidates,
                           int num_generated);
+
+// True if an executor can run ahead of results: with a constraint, if it has
+// the constraint's tables.
+bool CanRunAhead(const DecodeStrategy& strategy, const SelectionParams& params);
 
 }  // namespace espalier

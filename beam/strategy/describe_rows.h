@@ -10,7 +10,8 @@
 
 namespace espalier {
 
-// Sets num_rows, cum_log_probs, allowed and places of `*selection`.
+// Sets num_rows and cum_log_probs of `*selection`; with a constraint places if
+// its params have the constraint's tables, else allowed.
 //   sequence_of  returns the sequence of a row, by rank, with `cum_log_prob`,
 //                and `progress` in `criteria`
 template <typename SequenceOf>
@@ -22,15 +23,14 @@ void DescribeRows(size_t num_rows, const SequenceOf& sequence_of,
       &selection->cum_log_probs);
   if (!criteria.restricts()) return;
   selection->allowed.clear();
-  for (size_t row = 0; row < num_rows; ++row) {
-    selection->allowed.push_back(
-        criteria.LegalTokens(sequence_of(row).progress).tokens);
-  }
-  if (!criteria.has_tables()) return;
   selection->places.clear();
   for (size_t row = 0; row < num_rows; ++row) {
-    selection->places.push_back(
-        StoppingCriteria::PlaceOf(sequence_of(row).progress));
+    const StoppingCriteria::Progress& progress = sequence_of(row).progress;
+    if (selection->params->constraint.has_value()) {
+      selection->places.push_back(StoppingCriteria::PlaceOf(progress));
+    } else {
+      selection->allowed.push_back(criteria.LegalTokens(progress).tokens);
+    }
   }
 }
 

@@ -74,8 +74,7 @@ size_t SampleStrategy::LengthOfDraft(const Sample& sample,
   }
   StoppingCriteria::Progress progress = sample.progress;
   for (size_t i = 0; i < draft.size(); ++i) {
-    if (!std::ranges::binary_search(
-            stopping_criteria_.LegalTokens(progress).tokens, draft[i]) ||
+    if (!stopping_criteria_.MayFollow(draft[i], progress) ||
         stopping_criteria_.Feed(draft[i], &progress).hit.has_value() ||
         (!makes_lists && !stopping_criteria_.TryList(progress))) {
       return i;
@@ -89,14 +88,14 @@ void SampleStrategy::DescribeDrafts(std::vector<std::vector<TokenId>> drafts,
   if (stopping_criteria_.restricts()) {
     selection->allowed.clear();
     selection->places.clear();
-    const auto add = [&](std::span<const TokenId> legal,
-                         const ConstraintPlace& place) {
-      selection->allowed.push_back(legal);
-      if (stopping_criteria_.has_tables()) selection->places.push_back(place);
-    };
+    const bool by_tables = selection->params->constraint.has_value();
     const auto add_row = [&](const StoppingCriteria::Progress& progress) {
-      add(stopping_criteria_.LegalTokens(progress).tokens,
-          StoppingCriteria::PlaceOf(progress));
+      if (by_tables) {
+        selection->places.push_back(StoppingCriteria::PlaceOf(progress));
+      } else {
+        selection->allowed.push_back(
+            stopping_criteria_.LegalTokens(progress).tokens);
+      }
     };
     for (size_t rank = 0; rank < live_.size(); ++rank) {
       StoppingCriteria::Progress progress = samples_[live_[rank]].progress;
@@ -107,8 +106,10 @@ void SampleStrategy::DescribeDrafts(std::vector<std::vector<TokenId>> drafts,
         if (i < length) {
           stopping_criteria_.Feed(drafts[rank][i], &progress);
           add_row(progress);
+        } else if (by_tables) {  // nothing may follow the truncated draft
+          selection->places.emplace_back();
         } else {
-          add({}, {});  // nothing may follow the truncated draft
+          selection->allowed.emplace_back();
         }
       }
     }

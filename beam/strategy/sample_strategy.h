@@ -51,7 +51,7 @@ class SampleStrategy final : public DecodeStrategy {
   // REQUIRES: no allow list restricts the request.
   void UpdateUnrestricted(PlanSelection* selection) const;
   bool supports_async_scheduling() const override {
-    return stopping_criteria_.is_by_token();
+    return stopping_criteria_.ends_by_state();
   }
   bool supports_drafts() const override { return true; }
   bool supports_late_drafts() const override {

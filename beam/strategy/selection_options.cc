@@ -161,11 +161,13 @@ SharedList<TokenId> FinishingTokenIds(const GenerationParams& params) {
 
 std::shared_ptr<const SelectionParams> MakeSelectionParams(
     const GenerationParams& params, std::span<const TokenId> prompt,
-    std::shared_ptr<const Constraint> constraint) {
+    std::shared_ptr<const Constraint> constraint, bool has_token_masks) {
   SelectionParams selection;
   const bool by_logits = params.stochastic || !IsBeamSearch(params);
   selection.domain = by_logits ? ScoreDomain::kLogits : ScoreDomain::kLogProbs;
-  if (constraint != nullptr) selection.constraint = constraint->tables();
+  if (constraint != nullptr && has_token_masks) {
+    selection.constraint = constraint->tables();
+  }
   selection.allowed_owner = std::move(constraint);
   selection.processors = MakeProcessors(params);
   selection.edits =

@@ -29,9 +29,11 @@ SharedList<TokenId> FinishingTokenIds(const GenerationParams& params);
 
 // Returns the params with the edits of a request for `prompt`. `constraint`
 // owns the allow lists, if there are any.
+//   has_token_masks  ModelDescription's: tables of `constraint` replace lists
 std::shared_ptr<const SelectionParams> MakeSelectionParams(
     const GenerationParams& params, std::span<const TokenId> prompt = {},
-    std::shared_ptr<const Constraint> constraint = nullptr);
+    std::shared_ptr<const Constraint> constraint = nullptr,
+    bool has_token_masks = false);
 
 // Clamps to int. In a request lengths are bounded only by the model's context,
 // and n-gram sizes not at all.

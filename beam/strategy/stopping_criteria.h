@@ -26,6 +26,8 @@
 #include <unordered_set>
 
 #include "absl/status/status.h"
+#include "base/constraint_state.h"
+#include "base/constraint_tables.h"
 #include "base/ids.h"
 #include "base/shared_list.h"
 #include "beam/strategy/request_text.h"
@@ -92,6 +94,13 @@ class StoppingCriteria {
     if (legal.error != nullptr) error_ = legal.error;
     return legal;
   }
+  // True if `token` is one of them. REQUIRES: restricts().
+  bool MayFollow(TokenId token, const Progress& progress) const {
+    if (tables_.has_value()) {
+      return IsLegalToken(*tables_, progress.state, progress.room, token);
+    }
+    return std::ranges::binary_search(LegalTokens(progress).tokens, token);
+  }
   const std::shared_ptr<const Constraint>& constraint() const {
     return constraint_;
   }
@@ -102,8 +111,6 @@ class StoppingCriteria {
     constexpr int64_t kMaxEffort = 1 << 19;
     return constraint_->TryList(progress.state, progress.room, kMaxEffort);
   }
-  // True if the constraint has tables, in which PlaceOf is a place.
-  bool has_tables() const { return has_tables_; }
   static ConstraintPlace PlaceOf(const Progress& progress) {
     return {progress.state, progress.room};
   }
@@ -120,6 +127,11 @@ class StoppingCriteria {
   // True if all tokens may follow, and a sequence ends only by a token of
   // token_ids().
   bool is_by_token() const { return constraint_ == nullptr && !has_stops(); }
+  // True if a sequence's last token, and its state if there is a constraint
+  // with tables, say whether it ends.
+  bool ends_by_state() const {
+    return !has_stops() && (constraint_ == nullptr || tables_.has_value());
+  }
   // True if there is a constraint.
   bool restricts() const { return constraint_ != nullptr; }
 
@@ -140,9 +152,9 @@ class StoppingCriteria {
   const SharedList<TokenId> shared_token_ids_;
   const std::span<const TokenId> token_ids_;  // its elements, read at each step
   const std::shared_ptr<const Constraint> constraint_;  // or null
-  const bool has_tables_;
-  const std::shared_ptr<const RequestText> text_;  // null: no stop strings
-  const SharedList<TokenId> eos_token_ids_;        // ascending
+  const std::optional<ConstraintTables> tables_;        // those of constraint_
+  const std::shared_ptr<const RequestText> text_;       // null: no stop strings
+  const SharedList<TokenId> eos_token_ids_;             // ascending
   const int32_t max_new_tokens_;
   // See CheckMemory.
   const int64_t max_list_bytes_;

@@ -60,7 +60,8 @@ class States {
     for (int s = 0; s < kMaxStates; ++s) {
       jobs.push_back({.state = 1 + s, .room = 1 << 20, .mask = s});
     }
-    tables_ = Get(Upload(std::vector<ConstraintTables>{constraint_.tables()}));
+    constraints_ =
+        Get(Upload(std::vector<CudaConstraint>{constraint_.constraint()}));
     jobs_ = Get(Upload(jobs));
     masks_ = Get(DeviceBuffer<uint32_t>::Create(size_t{kMaxStates} *
                                                 NumMaskWords(vocab_size)));
@@ -68,13 +69,14 @@ class States {
 
   double Microseconds(int num_states, const CudaDevice& device,
                       cudaStream_t stream) const {
-    const auto count = Get(Upload(std::vector<int>{num_states}));
+    const auto cache =
+        Get(Upload(std::vector<CudaMaskCache>{{.num_jobs = num_states}}));
     const CudaGraph graph = Get(CaptureGraph(stream, [&] {
       for (int i = 0; i < kNumCalls; ++i) {
         RETURN_IF_ERROR(CudaMakeTokenMasks({.vocab_size = vocab_size_,
-                                            .max_jobs = kMaxStates,
-                                            .constraints = tables_.data(),
-                                            .num_jobs = count.data(),
+                                            .num_rows = kMaxStates / 2,
+                                            .constraints = constraints_.data(),
+                                            .cache = cache.data(),
                                             .jobs = jobs_.data()},
                                            masks_.data(), device, stream));
       }
@@ -86,7 +88,7 @@ class States {
  private:
   const int vocab_size_;
   CudaConstraintTables constraint_;
-  DeviceBuffer<ConstraintTables> tables_;
+  DeviceBuffer<CudaConstraint> constraints_;
   DeviceBuffer<CudaMaskJob> jobs_;
   DeviceBuffer<uint32_t> masks_;
 };

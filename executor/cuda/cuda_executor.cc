@@ -244,10 +244,10 @@ absl::Status CudaExecutor::Impl::Init() {
                    CudaConstraints::Create(limits_.max_rows,
                                            description_.vocab_size, stream_));
   ASSIGN_OR_RETURN(
-      runner_, CudaGraphRunner::Create(model_.get(), &*cache_, &*memory_,
-                                       reports_.ring(), reports_.logprob_ring(),
-                                       max_graphs_, stream_,
-                                       constraints_->device_tables()));
+      runner_,
+      CudaGraphRunner::Create(model_.get(), &*cache_, &*memory_,
+                              reports_.ring(), reports_.logprob_ring(),
+                              max_graphs_, stream_, constraints_->on_device()));
   builder_ = std::make_unique<CudaStepBuilder>(
       description_, model_->attention_shape(), &*memory_, model_->device(),
       constraints_.get());

@@ -14,7 +14,7 @@ absl::StatusOr<std::unique_ptr<CudaGraphRunner>> CudaGraphRunner::Create(
     CudaModel* model, const CudaCacheEngine* cache,
     const CudaStepMemory* memory, const CudaReportRing& reports,
     const CudaLogprobRing& logprob_reports, int max_graphs, cudaStream_t stream,
-    const ConstraintTables* constraints) {
+    const CudaConstraint* constraints) {
   std::unique_ptr<CudaGraphRunner> runner(new CudaGraphRunner(max_graphs));
   runner->model_ = model;
   runner->cache_ = cache;
@@ -37,11 +37,12 @@ absl::StatusOr<std::unique_ptr<CudaGraphRunner>> CudaGraphRunner::Create(
   ASSIGN_OR_RETURN(runner->logits_,
                    TakeDeviceMemory<float>("logits", num_logits));
   if (constraints != nullptr) {
+    const size_t num_masks =
+        size_t(limits.max_rows) + limits.num_cached_masks();
     ASSIGN_OR_RETURN(
         runner->masks_,
         TakeDeviceMemory<uint32_t>(
-            "token masks",
-            size_t(limits.num_masks()) * NumMaskWords(runner->vocab_size())));
+            "token masks", num_masks * NumMaskWords(runner->vocab_size())));
   }
   ASSIGN_OR_RETURN(runner->scratch_, TakeDeviceMemory<std::byte>(
                                          "selection", scratch.choice_bytes));
@@ -217,19 +218,11 @@ absl::Status CudaGraphRunner::EnqueueAll(
   }
   // Before the forward pass, which is a barrier: selection reads masks and
   // edits early.
-  if (shape.has_masks) {
-    RETURN_IF_ERROR(CudaMakeTokenMasks({.vocab_size = vocab_size(),
-                                        .max_jobs = shape.num_logits_rows,
-                                        .constraints = constraints_,
-                                        .num_jobs = arrays.mask_job_count,
-                                        .jobs = arrays.mask_jobs},
-                                       masks_.data(), model_->device(),
-                                       stream_));
-  }
   if (shape.has_device_edits) {
     RETURN_IF_ERROR(CudaCollectEdits(HistoryInputs(shape), arrays.row_edits,
                                      arrays.edits, stream_));
   }
+  if (shape.has_masks) RETURN_IF_ERROR(EnqueueMasks(shape));
   // After the copies: a page that is copied from may be a source's from now
   // on.
   if (!sources.empty()) {
@@ -240,8 +233,31 @@ absl::Status CudaGraphRunner::EnqueueAll(
   }
   RETURN_IF_ERROR(EnqueueChoice(shape));
   if (shape.max_asked > 0) RETURN_IF_ERROR(EnqueueLogprobs(shape));
-  return CudaUpdateBeams(arrays.state, arrays.candidates, arrays.num_candidates,
+  CudaBeamState state = arrays.state;
+  state.constraints = constraints_;
+  return CudaUpdateBeams(state, arrays.candidates, arrays.num_candidates,
                          reports_, shape.max_groups, stream_);
+}
+
+absl::Status CudaGraphRunner::EnqueueMasks(const CudaStepShape& shape) {
+  const CudaStepArrays& arrays = memory_->arrays();
+  const CudaBeamState& state = arrays.state;
+  const CudaMaskInputs inputs = {.vocab_size = vocab_size(),
+                                 .num_rows = shape.num_logits_rows,
+                                 .num_cached_masks = state.num_cached_masks,
+                                 .constraints = constraints_,
+                                 .rows = arrays.mask_rows,
+                                 .states = state.constraint_states,
+                                 .logits_tokens = state.logits_tokens,
+                                 .positions = state.batch_positions,
+                                 .cache = state.masks,
+                                 .jobs = arrays.mask_jobs};
+  constexpr int kStride = sizeof(CudaRowEdits) / sizeof(int);
+  RETURN_IF_ERROR(CudaFindMasks(
+      inputs, memory_->limits().max_rows, &arrays.row_edits->mask,
+      shape.max_verified > 0 ? &arrays.verify_row_edits->mask : nullptr,
+      kStride, stream_));
+  return CudaMakeTokenMasks(inputs, masks_.data(), model_->device(), stream_);
 }
 
 absl::Status CudaGraphRunner::EnqueueChoice(const CudaStepShape& shape) {

@@ -47,7 +47,7 @@ class CudaGraphRunner {
       CudaModel* model, const CudaCacheEngine* cache,
       const CudaStepMemory* memory, const CudaReportRing& reports,
       const CudaLogprobRing& logprob_reports, int max_graphs,
-      cudaStream_t stream, const ConstraintTables* constraints = nullptr);
+      cudaStream_t stream, const CudaConstraint* constraints = nullptr);
 
   // Allocates the scratch of Gumbel top-k unless it exists. It is larger than
   // all logits, and no other step needs it. Must precede the first step with
@@ -88,6 +88,7 @@ class CudaGraphRunner {
   int vocab_size() const { return model_->description().vocab_size; }
   CudaBatch BatchOf(const CudaStepShape& shape) const;
   CudaHistoryInputs HistoryInputs(const CudaStepShape& shape) const;
+  absl::Status EnqueueMasks(const CudaStepShape& shape);
   const uint32_t* MasksOf(const CudaStepShape& shape) const;
   CudaSelectInputs InputsWithin(const CudaSelectBounds& bounds) const;
   CudaSelectInputs SelectInputs(const CudaStepShape& shape) const;
@@ -115,9 +116,9 @@ class CudaGraphRunner {
   CudaReportRing reports_;
   CudaLogprobRing logprob_reports_;
   cudaStream_t stream_ = nullptr;
-  const ConstraintTables* constraints_ = nullptr;
+  const CudaConstraint* constraints_ = nullptr;
   DeviceBuffer<float> logits_;  // [max_rows, vocab_size]
-  // [num_masks, NumMaskWords(vocab_size)]; masks of earlier steps are kept.
+  // [max_rows + num_cached_masks, NumMaskWords(vocab_size)]
   DeviceBuffer<uint32_t> masks_;
 
   DeviceBuffer<std::byte> scratch_;         // used by one kernel at a time

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/constraint_state.h"
 #include "base/memory.h"
 #include "exec_request/surviving_candidates.h"
 #include "kernels/resident/assign_slots.h"
@@ -31,6 +32,7 @@ void PersistentGroups::ExpandContinuations(StepPlan* plan) {
   asked_ = UntilThereIsMemory([&] { return AskedOf(*plan); });
   for (const RequestId group : plan->ended) groups_.erase(group);
   const std::vector<int> rows = PlanRowsOf(*plan);
+  lists_.clear();
   for (const PlanSelection& selection : plan->selections) {
     if (!selection.drafts().empty()) {  // it has no continuation
       groups_.erase(selection.request);
@@ -43,6 +45,10 @@ void PersistentGroups::ExpandContinuations(StepPlan* plan) {
   for (const GroupContinuation& continuation :
        std::exchange(plan->continuations, {})) {
     ExpandContinuations(continuation, plan);
+  }
+  for (size_t i = 0; i < plan->selections.size(); ++i) {
+    if (plan->selections[i].places.empty()) continue;
+    MakeLists(&plan->selections.Edit(i));
   }
 }
 
@@ -57,6 +63,14 @@ PersistentGroups::Group PersistentGroups::FromRows(
     group.samples = draws->samples;
   }
   group.keeps_histories = !selection.histories.empty();
+  if (!selection.places.empty()) {
+    group.params = selection.params;
+    group.places = selection.places;
+  }
+  const BeamSelection* const beams = selection.as_beams();
+  if (beams != nullptr && beams->may_lack) {
+    group.max_candidates = beams->num_candidates;
+  }
   group.tables.resize(group.num_slots);
   const PlanSource* const source =
       rows.empty() ? nullptr : plan.source_of(rows[0]);
@@ -97,7 +111,12 @@ void PersistentGroups::ExpandContinuations(
       selection.cum_log_probs.push_back(beam.cum_log_prob);
       if (!group.samples.empty()) samples.push_back(beam.sample);
       if (group.keeps_histories) selection.histories.push_back(beam.history);
+      if (group.params != nullptr) selection.places.push_back(beam.place);
     }
+    group.places = selection.places;
+    group.max_candidates = continuation.kind == SelectionKind::kBeams
+                               ? continuation.num_candidates
+                               : 0;
     group.samples = samples;
     selection.num_rows = static_cast<int>(group.beams.size());
   }
@@ -108,6 +127,17 @@ void PersistentGroups::ExpandContinuations(
         BeamSelection{.num_candidates = continuation.num_candidates};
   }
   plan->selections.push_back(std::move(selection));
+}
+
+void PersistentGroups::MakeLists(PlanSelection* selection) {
+  const ConstraintTables& constraint = *selection->params->constraint;
+  for (const auto& [state, room] : std::exchange(selection->places, {})) {
+    std::vector<TokenId>& list = lists_.emplace_back();
+    for (TokenId token = 0; token < constraint.vocab_size; ++token) {
+      if (IsLegalToken(constraint, state, room, token)) list.push_back(token);
+    }
+    selection->allowed.push_back(list);
+  }
 }
 
 void PersistentGroups::MoveForks(const GroupContinuation& continuation,
@@ -153,12 +183,30 @@ void PersistentGroups::Advance(const StepResult& result) {
   }
 }
 
+std::vector<SurvivingCandidate> PersistentGroups::Survivors(
+    std::span<const Candidate> candidates, const Group& group) {
+  std::vector<SurvivingCandidate> survivors;
+  if (group.params == nullptr) {
+    for (const int i : SurvivingCandidates(candidates, group.num_slots,
+                                           group.eos_token_ids)) {
+      survivors.push_back({.idx = i, .place = {}});
+    }
+    return survivors;
+  }
+  survivors = SurvivingCandidates(candidates, group.num_slots,
+                                  *group.params->constraint, group.places);
+  const bool lacks = group.max_candidates > 0 &&
+                     LacksBeams(group.max_candidates, std::ssize(candidates),
+                                group.num_slots, std::ssize(survivors));
+  if (lacks) survivors.clear();
+  return survivors;
+}
+
 void PersistentGroups::NextBeams(std::span<const Candidate> candidates,
                                  Group* group) {
   std::vector<Beam> next;
   std::vector<int> parents;  // slots, by rank
-  for (const int i : SurvivingCandidates(candidates, group->num_slots,
-                                         group->eos_token_ids)) {
+  for (const auto& [i, place] : Survivors(candidates, *group)) {
     const Candidate& candidate = candidates[i];
     const Beam& parent = group->beams.at(candidate.beam);
     parents.push_back(parent.slot);
@@ -166,7 +214,8 @@ void PersistentGroups::NextBeams(std::span<const Candidate> candidates,
                     .token = candidate.token,
                     .cum_log_prob = candidate.cum_log_prob,
                     .sample = group->samples.empty() ? 0 : group->samples.at(i),
-                    .history = parent.history});
+                    .history = parent.history,
+                    .place = place});
     if (group->keeps_histories) {
       next.back().history.push_back(candidate.token);
     }

@@ -1,7 +1,8 @@
 // PersistentGroups: group state that an executor keeps between asynchronously
 // scheduled steps (step_plan.h), and the update from one step to the next: the
-// beams that the candidates make, their slots and page tables, and their
-// histories if score processors read them. This is the host implementation, and
+// beams that the candidates make, their slots and page tables, their histories
+// if score processors read them, and their places in a constraint, of which it
+// makes the lists of legal tokens. This is the host implementation, and
 // the reference for executors that keep this state elsewhere.
 //
 //   groups.ExpandContinuations(&plan);  // into rows, copies, selections
@@ -11,6 +12,8 @@
 // Thread safety: one thread at a time.
 #pragma once
 
+#include <deque>
+#include <memory>
 #include <optional>
 #include <span>
 #include <unordered_map>
@@ -18,6 +21,7 @@
 
 #include "base/ids.h"
 #include "exec_request/step_plan.h"
+#include "exec_request/surviving_candidates.h"
 
 namespace espalier {
 
@@ -51,10 +55,15 @@ class PersistentGroups {
     int sample = 0;  // index in the request, if it draws
     // As in PlanSelection::histories, up to `token`; if histories are kept.
     std::vector<TokenId> history;
+    ConstraintPlace place;  // after `token`, if there is a constraint
   };
   struct Group {
     int num_slots = 0;
-    SmallVector<TokenId> eos_token_ids;       // ascending
+    SmallVector<TokenId> eos_token_ids;  // ascending
+    // For the running step. `params` are set if there is a constraint.
+    std::shared_ptr<const SelectionParams> params;
+    std::vector<ConstraintPlace> places;      // by row
+    int max_candidates = 0;                   // as many may lack beams
     std::vector<std::vector<PageId>> tables;  // [num_slots]
     std::vector<Beam> beams;                  // by rank
     SmallVector<int> samples;                 // that draw in the running step
@@ -72,10 +81,16 @@ class PersistentGroups {
   static void AddRow(const Group& group, const Beam& beam, int position,
                      StepPlan* plan);
   static void NextBeams(std::span<const Candidate> candidates, Group* group);
+  static std::vector<SurvivingCandidate> Survivors(
+      std::span<const Candidate> candidates, const Group& group);
+  // Replaces the places of `*selection` by lists of tokens.
+  void MakeLists(PlanSelection* selection);
 
   const int page_size_;
   std::unordered_map<RequestId, Group> groups_;
   std::vector<RequestId> asked_;  // request of each result of the last plan
+  // Legal tokens of the rows of the last plan.
+  std::deque<std::vector<TokenId>> lists_;
 };
 
 }  // namespace espalier

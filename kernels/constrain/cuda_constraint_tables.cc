@@ -1,11 +1,14 @@
 #include "kernels/constrain/cuda_constraint_tables.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <limits>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include "base/constraint_state.h"
 #include "base/cuda.h"
 #include "base/cuda_memory.h"
 #include "base/status.h"
@@ -20,13 +23,14 @@ class WordList {
   // Returns the index of the first word of the array.
   template <typename T>
   size_t Add(const T* array, uint32_t size) {
-    const size_t begin = words_.size();
-    AddZeros(sizeof(T) * size);
+    const size_t begin = AddZeros(sizeof(T) * size);
     if (size > 0) std::memcpy(&words_[begin], array, sizeof(T) * size);
     return begin;
   }
-  void AddZeros(size_t num_bytes) {
+  size_t AddZeros(size_t num_bytes) {
+    const size_t begin = words_.size();
     words_.insert(words_.end(), (num_bytes + 3) / 4, 0);
+    return begin;
   }
 
   absl::StatusOr<DeviceBuffer<int32_t>> Upload(const char* what) const {
@@ -43,6 +47,18 @@ class WordList {
  private:
   std::vector<int32_t> words_;
 };
+
+// Returns CudaConstraint::max_need.
+int32_t MaxNeed(const ConstraintTables& tables) {
+  int32_t most = 0;
+  for (int32_t state = 0; state < tables.num_states + 2; ++state) {
+    const int32_t fewest = MinTokens(tables, state);
+    if (fewest != std::numeric_limits<int32_t>::max()) {
+      most = std::max(most, fewest);
+    }
+  }
+  return most + 1;
+}
 
 }  // namespace
 
@@ -69,6 +85,10 @@ absl::StatusOr<CudaConstraintTables> CudaConstraintTables::Create(
     std::shared_ptr<const CudaTokenTexts> first) {
   WordList words;
   const uint32_t n = tables.num_states;
+  // First, for their alignment.
+  const size_t masks = words.AddZeros((n + 2) * sizeof(unsigned long long));
+  const std::vector<int32_t> unknown(n + 2, -1);
+  const size_t needs = words.Add(unknown.data(), n + 2);
   const size_t classes = words.Add(tables.classes, 256);
   const size_t next = words.Add(tables.next, n * tables.num_classes);
   const size_t accepts = words.Add(tables.accepts, n);
@@ -76,15 +96,19 @@ absl::StatusOr<CudaConstraintTables> CudaConstraintTables::Create(
   const size_t end_ids = words.Add(tables.end_ids, tables.num_end_ids);
   CudaConstraintTables copy;
   ASSIGN_OR_RETURN(copy.words_, words.Upload("tables of constraints"));
-  const int32_t* const base = copy.words_.data();
-  copy.tables_ = tables;
-  copy.tables_.inside = inside->texts();
-  copy.tables_.first = first == nullptr ? TokenTexts() : first->texts();
-  copy.tables_.classes = reinterpret_cast<const uint8_t*>(base + classes);
-  copy.tables_.next = base + next;
-  copy.tables_.accepts = reinterpret_cast<const uint8_t*>(base + accepts);
-  copy.tables_.more = base + more;
-  copy.tables_.end_ids = base + end_ids;
+  int32_t* const base = copy.words_.data();
+  CudaConstraint& constraint = copy.constraint_;
+  constraint.tables = tables;
+  constraint.tables.inside = inside->texts();
+  constraint.tables.first = first == nullptr ? TokenTexts() : first->texts();
+  constraint.tables.classes = reinterpret_cast<const uint8_t*>(base + classes);
+  constraint.tables.next = base + next;
+  constraint.tables.accepts = reinterpret_cast<const uint8_t*>(base + accepts);
+  constraint.tables.more = base + more;
+  constraint.tables.end_ids = base + end_ids;
+  constraint.max_need = MaxNeed(tables);
+  constraint.needs = base + needs;
+  constraint.masks = reinterpret_cast<unsigned long long*>(base + masks);
   copy.inside_ = std::move(inside);
   copy.first_ = std::move(first);
   return copy;

@@ -1,6 +1,6 @@
-// Copies of a constraint's tables in device memory. Constraints of a model
-// share the texts of its tokens, a megabyte or two; an automaton is small
-// beside that, mostly.
+// Copies of a constraint's tables in device memory, with what kernels note of
+// its states. Constraints of a model share the texts of its tokens, a megabyte
+// or two; an automaton is small beside that, mostly.
 //
 // Move-only owners, of one thread.
 #pragma once
@@ -13,6 +13,19 @@
 #include "base/cuda_resources.h"
 
 namespace espalier {
+
+// A constraint as kernels have it, in device memory.
+struct CudaConstraint {
+  ConstraintTables tables;  // with device pointers
+  // With room for this many tokens, any token is legal that is legal at all.
+  int32_t max_need = 0;
+  // By state, [num_states + 2], written by kernels:
+  // needs  the least room for which that holds in the state; -1: not known yet
+  // masks  the mask of its tokens with such room: the epoch of CudaMaskCache in
+  //        the upper half, in which it is valid, and its place
+  int32_t* needs = nullptr;
+  unsigned long long* masks = nullptr;
+};
 
 class CudaTokenTexts {
  public:
@@ -42,8 +55,7 @@ class CudaConstraintTables {
       std::shared_ptr<const CudaTokenTexts> inside,
       std::shared_ptr<const CudaTokenTexts> first);
 
-  // In device memory.
-  const ConstraintTables& tables() const { return tables_; }
+  const CudaConstraint& constraint() const { return constraint_; }
   int64_t num_bytes() const {
     return static_cast<int64_t>(words_.size_bytes());
   }
@@ -52,7 +64,7 @@ class CudaConstraintTables {
   std::shared_ptr<const CudaTokenTexts> inside_;
   std::shared_ptr<const CudaTokenTexts> first_;
   DeviceBuffer<int32_t> words_;
-  ConstraintTables tables_;
+  CudaConstraint constraint_;
 };
 
 }  // namespace espalier

@@ -5,9 +5,9 @@
 // narrow state nearly all are after their first byte.
 #include <algorithm>
 
+#include "base/constraint_state.h"
 #include "base/cuda_launch.cuh"
 #include "base/status.h"
-#include "kernels/constrain/constraint_state.h"
 #include "kernels/constrain/cuda_token_masks.h"
 #include "kernels/constrain/token_masks.h"
 
@@ -136,6 +136,79 @@ __device__ uint32_t EndBits(const ConstraintTables& tables, int first_token) {
   return bits;
 }
 
+__device__ void AddJob(const CudaMaskInputs& in, const CudaMaskJob& job) {
+  in.jobs[atomicAdd(&in.cache->num_jobs, 1)] = job;
+}
+
+// Returns the place of the kept mask of a state, which becomes a job if it is
+// not there; -1 if there is no place.
+__device__ int FindKept(const CudaMaskInputs& in, int constraint, int32_t state,
+                        int first_cached) {
+  unsigned long long* const entry = in.constraints[constraint].masks + state;
+  const uint32_t epoch = in.cache->epoch;
+  const auto place_of = [&](unsigned long long value) {
+    return first_cached + static_cast<int>(value & 0xFFFFFFFFu);
+  };
+  const unsigned long long before =
+      *static_cast<volatile unsigned long long*>(entry);
+  if (before >> 32 == epoch) return place_of(before);
+  const int place = atomicAdd(&in.cache->num_taken, 1);
+  if (place >= in.num_cached_masks) return -1;
+  const unsigned long long mine = static_cast<unsigned long long>(epoch) << 32 |
+                                  static_cast<unsigned>(place);
+  const unsigned long long found = atomicCAS(entry, before, mine);
+  if (found != before) return place_of(found);  // another row's
+  AddJob(in, {constraint, state, kAnyRoom, place_of(mine)});
+  return place_of(mine);
+}
+
+// Returns the place of the mask of a row.
+__device__ int FindMask(const CudaMaskInputs& in, int row, int first_cached) {
+  const CudaMaskRow place = in.rows[row];
+  int32_t state = place.state;
+  int32_t room = place.room;
+  if (place.beam >= 0) {
+    state = in.states[place.beam];
+    if (state < 0) return row;  // no beam
+    room -= in.positions[in.logits_tokens[row]];
+  }
+  const CudaConstraint constraint = in.constraints[place.constraint];
+  if (HasTokens(constraint.tables, state) && room >= 1) {
+    const int32_t need =
+        *static_cast<volatile int32_t*>(constraint.needs + state);
+    const bool is_near = room < constraint.max_need && room < need;
+    const bool may_be_near = room < constraint.max_need && need < 0;
+    if (!is_near) {
+      const int kept = FindKept(in, place.constraint, state, first_cached);
+      if (kept >= 0 && !may_be_near) return kept;
+    }
+  }
+  AddJob(in, {place.constraint, state, room, row});
+  return row;
+}
+
+constexpr int kFindThreads = 128;
+
+__global__ void __launch_bounds__(kFindThreads)
+    FindMasks(const CudaMaskInputs in, int first_cached, int* found,
+              int* also_found, int stride) {
+  LaunchDependents();
+  GridDependencyWait();
+  const int row = static_cast<int>(blockIdx.x) * kFindThreads +
+                  static_cast<int>(threadIdx.x);
+  if (row >= in.num_rows || in.rows[row].constraint < 0) return;
+  const int mask = FindMask(in, row, first_cached);
+  found[row * stride] = mask;
+  if (also_found != nullptr) also_found[row * stride] = mask;
+}
+
+// One warp: raises the need of a state to that of its legal tokens.
+__device__ void NoteNeed(const CudaConstraint& constraint, int32_t state,
+                         int32_t fewest) {
+  const int32_t need = __reduce_max_sync(kAllLanes, fewest) + 1;
+  if (threadIdx.x % kWarpSize == 0) atomicMax(constraint.needs + state, need);
+}
+
 __global__ __launch_bounds__(
     MaskPolicy::kThreads,
     MaskPolicy::
@@ -144,7 +217,7 @@ __global__ __launch_bounds__(
   constexpr int kWords = MaskPolicy::kWordsPerWarp;
   LaunchDependents();
   GridDependencyWait();
-  const int num_jobs = *in.num_jobs;
+  const int num_jobs = in.cache->num_jobs;
   const int lane = threadIdx.x % kWarpSize;
   const int first_word = static_cast<int>(blockIdx.x) * (kMaskTileTokens / 32) +
                          static_cast<int>(threadIdx.x) / kWarpSize * kWords;
@@ -154,7 +227,8 @@ __global__ __launch_bounds__(
   const uint8_t* loaded_classes = nullptr;
   for (int j = blockIdx.y; j < num_jobs; j += gridDim.y) {
     const CudaMaskJob job = in.jobs[j];
-    const ConstraintTables tables = in.constraints[job.constraint];
+    const CudaConstraint constraint = in.constraints[job.constraint];
+    const ConstraintTables& tables = constraint.tables;
     uint32_t* const mask =
         masks + size_t(job.mask) * NumMaskWords(in.vocab_size) + first_word;
     if (!HasTokens(tables, job.state) || job.room < 1) {
@@ -172,7 +246,8 @@ __global__ __launch_bounds__(
     lane_texts.Walk(tables, texts, first_token,
                     AutomatonState(tables, job.state), after);
     const bool drops_spaces = job.state == tables.num_states;
-    uint32_t own = 0;  // this lane's word
+    uint32_t own = 0;    // this lane's word
+    int32_t fewest = 0;  // that its legal tokens still need, at most
 #pragma unroll
     for (int w = 0; w < kWords; ++w) {
       if (drops_spaces && lane_texts.length(w) == 0) {
@@ -181,8 +256,9 @@ __global__ __launch_bounds__(
           after[w] = tables.num_states + 1;
         }
       }
-      const bool is_legal =
-          after[w] >= 0 && MinTokens(tables, after[w]) <= job.room - 1;
+      const int32_t needed = after[w] >= 0 ? MinTokens(tables, after[w]) : 0;
+      const bool is_legal = after[w] >= 0 && needed <= job.room - 1;
+      if (is_legal) fewest = max(fewest, needed);
       const uint32_t word = __ballot_sync(kAllLanes, is_legal);
       if (lane == w) own = word;
     }
@@ -192,22 +268,38 @@ __global__ __launch_bounds__(
       }
       mask[lane] = own;
     }
+    if (job.room == kAnyRoom) NoteNeed(constraint, job.state, fewest);
   }
+}
+
+absl::Status CheckSizes(const CudaMaskInputs& inputs) {
+  if (inputs.vocab_size >= 1 && inputs.num_rows >= 1) return absl::OkStatus();
+  return InvalidArgument("cannot make masks of ", inputs.num_rows, " rows of ",
+                         inputs.vocab_size, " tokens");
 }
 
 }  // namespace
 
+absl::Status CudaFindMasks(const CudaMaskInputs& inputs, int first_cached,
+                           int* found, int* also_found, int stride,
+                           cudaStream_t stream) {
+  RETURN_IF_ERROR(CheckSizes(inputs));
+  const unsigned blocks = (inputs.num_rows + kFindThreads - 1) / kFindThreads;
+  return Launch(FindMasks,
+                {.grid = dim3(blocks),
+                 .block = dim3(kFindThreads),
+                 .dependency = GridDependency::kWritesEarlyRead},
+                stream, inputs, first_cached, found, also_found, stride);
+}
+
 absl::Status CudaMakeTokenMasks(const CudaMaskInputs& inputs, uint32_t* masks,
                                 const CudaDevice& device, cudaStream_t stream) {
-  if (inputs.vocab_size < 1 || inputs.max_jobs < 1) {
-    return InvalidArgument("cannot make up to ", inputs.max_jobs, " masks of ",
-                           inputs.vocab_size, " tokens");
-  }
+  RETURN_IF_ERROR(CheckSizes(inputs));
   const int num_tiles =
       (inputs.vocab_size + kMaskTileTokens - 1) / kMaskTileTokens;
   const int blocks = std::clamp(
       MaskPolicy::kBlocksPerMultiprocessor * device.num_sms / num_tiles, 1,
-      inputs.max_jobs);
+      2 * inputs.num_rows);
   return Launch(MakeTokenMasks,
                 {.grid = dim3(num_tiles, static_cast<unsigned>(blocks)),
                  .block = dim3(MaskPolicy::kThreads),

@@ -1,9 +1,16 @@
-// Token masks on the device: the masks of the states of a step, one launch
-// before the forward pass, so that selection and sampling find them. Nothing is
-// kept of tokens and states but the tables of the constraints, which are
-// uploaded once; the bytes of each token are walked along the automaton.
+// Token masks on the device: the masks of the rows of a step, found or made
+// before the forward pass, so that selection and sampling read them.
 //
-// Its bits equal those of reference::TokenMask.
+//   CudaFindMasks       finds the mask of each row's state, or lists it as a
+//   job CudaMakeTokenMasks  makes the masks of the jobs: walks the bytes of
+//   each
+//                       token along the automaton
+//
+// The states of texts recur, so the masks of states are kept: those for any
+// room that is large enough (CudaConstraint::needs). With less room, near
+// max_new_tokens, a row has a mask of its own, which each step makes.
+//
+// Bits equal those of reference::TokenMask.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -13,6 +20,7 @@
 #include "absl/status/status.h"
 #include "base/constraint_tables.h"
 #include "base/cuda.h"
+#include "kernels/constrain/cuda_constraint_tables.h"
 
 namespace espalier {
 
@@ -20,32 +28,74 @@ namespace espalier {
 struct CudaMaskJob {
   int constraint = 0;  // its tables
   int32_t state = 0;
-  int32_t room = 0;  // tokens; none is legal without
-  int mask = 0;      // its place; no two jobs have one
+  // Tokens; none is legal without. kAnyRoom: the mask is kept.
+  int32_t room = 0;
+  int mask = 0;  // its place; no two jobs have one
+};
+inline constexpr int32_t kAnyRoom = INT32_MAX;
+
+// The constraint of a row of logits, and its place there: given by the host, or
+// kept by the device for a beam (CudaBeamState).
+struct CudaMaskRow {
+  int constraint = -1;  // none
+  int beam = -1;        // its entry by rank; -1: the place is given
+  int32_t state = -1;   // if given
+  // Tokens, if the place is given; of a beam, the position from which there is
+  // no room, so that room is this less the position that the beam feeds.
+  int32_t room = 0;
+};
+
+// The masks that steps keep, which follow those of rows. When all places are
+// taken, a new epoch begins, and all are free.
+struct CudaMaskCache {
+  uint32_t epoch = 1;
+  int num_taken = 0;  // may exceed the number of places
+  int num_jobs = 0;   // in the running step
 };
 
 struct CudaMaskInputs {
-  // Host values: they size the launch.
+  // Host values: they size the launches.
   int vocab_size = 0;
-  int max_jobs = 0;
+  int num_rows = 0;          // rows of logits
+  int num_cached_masks = 0;  // places
 
   // Device memory.
-  const ConstraintTables* constraints = nullptr;  // with device pointers
-  const int* num_jobs = nullptr;                  // [1]
-  const CudaMaskJob* jobs = nullptr;              // [max_jobs]
+  const CudaConstraint* constraints = nullptr;
+  const CudaMaskRow* rows = nullptr;  // [num_rows]
+  // By rank of beams: states. By row: the token that it feeds; by token: its
+  // position.
+  const int32_t* states = nullptr;
+  const int* logits_tokens = nullptr;  // [num_rows]
+  const int* positions = nullptr;
+  CudaMaskCache* cache = nullptr;  // [1]
+  CudaMaskJob* jobs = nullptr;     // [2 * num_rows]
 };
+
+// Finds the mask of each row with a constraint: the one of its number, or a
+// kept one. Lists masks that are not there as jobs. A beam without a state gets
+// any mask.
+//   first_cached  number of the first kept mask, after those of rows
+//   found         receives the number of row r's mask in found[r * stride]
+//   also_found    as `found`; or null
+// Enqueues on `stream` and returns; never allocates, may be captured.
+// REQUIRES: cache->num_jobs is 0.
+// Errors: kInvalidArgument if a size is below 1; kInternal if the launch is
+// refused.
+absl::Status CudaFindMasks(const CudaMaskInputs& inputs, int first_cached,
+                           int* found, int* also_found, int stride,
+                           cudaStream_t stream);
 
 // Bytes that must follow the last token's in `TokenTexts::bytes` of tables on
 // the device: texts are read in words.
 inline constexpr int kTokenTextPadding = 20;
 
 // Writes the mask of each job, NumMaskWords(vocab_size) words from
-// masks[job.mask * NumMaskWords(vocab_size)] on. Enqueues on `stream` and
-// returns; never allocates, may be captured.
+// masks[job.mask * NumMaskWords(vocab_size)] on, and the needs of states whose
+// masks are kept. Enqueues on `stream` and returns; never allocates, may be
+// captured.
 // REQUIRES: all tables have this vocab_size, and texts that begin at multiples
 // of 4 bytes and are followed by kTokenTextPadding bytes.
-// Errors: kInvalidArgument if a size is below 1; kInternal if the launch is
-// refused.
+// Errors: as CudaFindMasks.
 absl::Status CudaMakeTokenMasks(const CudaMaskInputs& inputs, uint32_t* masks,
                                 const CudaDevice& device, cudaStream_t stream);
 

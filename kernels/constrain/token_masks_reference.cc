@@ -1,4 +1,4 @@
-#include "kernels/constrain/constraint_state.h"
+#include "base/constraint_state.h"
 #include "kernels/constrain/token_masks.h"
 
 namespace espalier::reference {

@@ -27,7 +27,7 @@ struct MovedWord {
   bool is_slot;  // a slot number, which changes with the move
 };
 
-constexpr int kNumSlotWords = 6;  // besides its table
+constexpr int kNumSlotWords = 7;  // besides its table
 
 __device__ MovedWord WordOfSlot(const CudaBeamState& state, int word) {
   switch (word) {
@@ -43,6 +43,8 @@ __device__ MovedWord WordOfSlot(const CudaBeamState& state, int word) {
       return {state.sources, 1, true};
     case 5:
       return {state.tails, 1, false};
+    case 6:
+      return {state.constraint_states, 1, false};
     default:
       return {state.tables + (word - kNumSlotWords), state.table_stride, false};
   }

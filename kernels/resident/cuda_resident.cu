@@ -11,6 +11,7 @@
 #include <climits>
 #include <cub/block/block_scan.cuh>
 
+#include "base/constraint_state.h"
 #include "base/cuda_launch.cuh"
 #include "base/status.h"
 #include "kernels/resident/cuda_resident.h"
@@ -153,7 +154,7 @@ __global__ void BeginStep(CudaBeamState state, int num_rows) {
 // every loop below. Groups of thousands take tens of rounds, which is short
 // against a step of thousands of rows.
 constexpr int kAdvanceThreads = 256;
-// Groups up to this width keep their scratch in shared memory: 12 KiB.
+// Groups up to this width keep their scratch in shared memory: 16 KiB.
 constexpr int kSharedSlots = 1024;
 
 using Scan = cub::BlockScan<int, kAdvanceThreads>;
@@ -190,11 +191,13 @@ struct GroupView {
         cum_log_probs(state.cum_log_probs + group.first_slot),
         slots(state.slots + group.first_slot),
         samples(state.samples + group.first_slot),
+        states(state.constraint_states + group.first_slot),
         draws(state.draws + group.first_draw),
         sources(state.sources + group.first_slot),
         eos(state.eos_token_ids + group.first_eos) {}
 
   __device__ bool draws_samples() const { return group.first_draw >= 0; }
+  __device__ bool has_constraint() const { return group.constraint >= 0; }
 
   __device__ bool IsEos(TokenId token) const {
     int begin = 0;
@@ -216,6 +219,7 @@ struct GroupView {
   float* const cum_log_probs;
   int* const slots;
   uint32_t* const samples;
+  int32_t* const states;        // with a constraint only
   const CudaDraw* const draws;  // samples only
   int* const sources;
   const int* const eos;
@@ -225,6 +229,7 @@ struct AdvanceScratch {
   int* parents;      // by rank: the parent's slot
   int* first_child;  // by slot: its best child's rank
   int* free_slots;   // ascending: slots without a child
+  int* states;       // by rank: the next beam's
 };
 
 // Returns a group's number of candidates; for samples, the number of draws.
@@ -239,23 +244,53 @@ __device__ int NumCandidates(const GroupView& view, int num_selected) {
   return count;
 }
 
+// The state after a candidate; -1 if no token may follow.
+__device__ int32_t StateAfter(const GroupView& view,
+                              const ConstraintTables& tables, int room,
+                              const Candidate& candidate) {
+  const int32_t state =
+      AdvanceState(tables, view.states[candidate.beam], candidate.token);
+  return state < 0 || EndsAt(tables, state, room) ? -1 : state;
+}
+
 // Makes candidates into beams; returns the number of live ones.
-__device__ int TakeBeams(const GroupView& view, const Candidate* candidates,
-                         int num_candidates, const AdvanceScratch& scratch,
+//   room  tokens that may follow a candidate; with a constraint
+__device__ int TakeBeams(const CudaBeamState& state, const GroupView& view,
+                         const Candidate* candidates, int num_candidates,
+                         int room, const AdvanceScratch& scratch,
                          Scan::TempStorage& storage) {
+  const ConstraintTables tables =
+      view.has_constraint() ? state.constraints[view.group.constraint].tables
+                            : ConstraintTables();
+  int32_t after = -1;  // the state after the thread's last candidate
   const auto lives = [&](int i) {
     const TokenId token = candidates[i].token;
-    return token >= 0 && !view.IsEos(token);
+    if (token < 0) return false;
+    if (!view.has_constraint()) return !view.IsEos(token);
+    after = StateAfter(view, tables, room, candidates[i]);
+    return after >= 0;
   };
   const auto take = [&](int i, int rank) {
+    if (view.has_constraint()) scratch.states[rank] = after;
     view.tokens[rank] = candidates[i].token;
     view.cum_log_probs[rank] = candidates[i].cum_log_prob;
     if (view.draws_samples()) view.samples[rank] = view.draws[i].sample;
     scratch.parents[rank] =
         view.slots[candidates[i].beam] - view.group.first_slot;
   };
-  return BlockSelectIf(num_candidates, view.group.num_slots, storage, lives,
-                       take, [](int) {});
+  const int num_beams = BlockSelectIf(num_candidates, view.group.num_slots,
+                                      storage, lives, take, [](int) {});
+  const bool lacks = num_candidates >= view.group.max_candidates &&
+                     num_beams < view.group.num_slots;
+  return lacks ? 0 : num_beams;
+}
+
+__device__ void KeepStates(const GroupView& view, int num_beams,
+                           const AdvanceScratch& scratch) {
+  for (int rank = threadIdx.x; rank < view.group.num_slots;
+       rank += kAdvanceThreads) {
+    view.states[rank] = rank < num_beams ? scratch.states[rank] : -1;
+  }
 }
 
 // AssignSlots in parallel, with the ranks from num_beams on as forked children
@@ -317,13 +352,19 @@ __device__ void AdvanceGroup(const CudaBeamState& state, const GroupView& view,
                              AdvanceScratch scratch,
                              Scan::TempStorage& storage) {
   if (view.group.num_slots > kSharedSlots) {
-    int* const wide = state.scratch + int64_t{3} * view.group.first_slot;
+    int* const wide = state.scratch + int64_t{4} * view.group.first_slot;
     scratch = {wide, wide + view.group.num_slots,
-               wide + 2 * view.group.num_slots};
+               wide + 2 * view.group.num_slots,
+               wide + 3 * view.group.num_slots};
   }
-  const int num_beams =
-      TakeBeams(view, candidates, num_candidates, scratch, storage);
+  const int room =
+      view.has_constraint()
+          ? view.group.end_position - state.positions[view.group.first_slot] - 1
+          : 0;
+  const int num_beams = TakeBeams(state, view, candidates, num_candidates, room,
+                                  scratch, storage);
   __syncthreads();
+  if (view.has_constraint()) KeepStates(view, num_beams, scratch);
   for (int rank = num_beams + threadIdx.x; rank < view.group.num_slots;
        rank += kAdvanceThreads) {
     view.tokens[rank] = 0;
@@ -336,11 +377,24 @@ __device__ void AdvanceGroup(const CudaBeamState& state, const GroupView& view,
   }
 }
 
+// One thread: the jobs of the step are done, and a full cache begins anew.
+//   masks  the cache during the step
+__device__ void EndMasks(const CudaBeamState& state,
+                         const CudaMaskCache& masks) {
+  if (masks.num_jobs == 0) return;
+  const bool is_full = masks.num_taken >= state.num_cached_masks;
+  *state.masks = {
+      .epoch = is_full ? static_cast<uint32_t>(state.clock->num_steps) + 1
+                       : masks.epoch,
+      .num_taken = is_full ? 0 : masks.num_taken,
+      .num_jobs = 0};
+}
+
 __global__ void __launch_bounds__(kAdvanceThreads)
     AdvanceGroups(CudaBeamState state, const Candidate* candidates,
                   const int* num_candidates, CudaReportRing reports) {
   __shared__ Scan::TempStorage storage;
-  __shared__ int scratch[3 * kSharedSlots];
+  __shared__ int scratch[4 * kSharedSlots];
   LaunchDependents();
   GridDependencyWait();
   const int group_idx = blockIdx.x;
@@ -349,6 +403,8 @@ __global__ void __launch_bounds__(kAdvanceThreads)
   const int num_groups = *state.num_groups;
   const int first = state.selections[group_idx].first_candidate;
   const int num_selected = num_candidates[group_idx];
+  CudaMaskCache masks;
+  if (IsFirstThread() && state.masks != nullptr) masks = *state.masks;
   const GroupView view(state, group_idx);
   const int report =
       static_cast<int>((state.clock->num_steps - 1) % reports.num_reports);
@@ -356,13 +412,15 @@ __global__ void __launch_bounds__(kAdvanceThreads)
     const int count = NumCandidates(view, num_selected);
     ReportGroup(candidates + first, count, first, group_idx, report, reports);
     AdvanceGroup(state, view, candidates + first, count,
-                 {scratch, scratch + kSharedSlots, scratch + 2 * kSharedSlots},
+                 {scratch, scratch + kSharedSlots, scratch + 2 * kSharedSlots,
+                  scratch + 3 * kSharedSlots},
                  storage);
   }
   if (!IsFirstThread()) return;
   reports.headers[report] = {state.clock->started_ns, NowNs()};
   state.clock->started_ns = 0;
   *state.num_copies = 0;
+  if (state.masks != nullptr) EndMasks(state, masks);
 }
 
 }  // namespace

@@ -41,10 +41,13 @@
 
 #include <cuda_runtime_api.h>
 
+#include <climits>
 #include <cstdint>
 
 #include "absl/status/status.h"
 #include "base/page_copy.h"
+#include "kernels/constrain/cuda_constraint_tables.h"
+#include "kernels/constrain/cuda_token_masks.h"
 #include "kernels/sample/cuda_sample.h"
 #include "kernels/select/cuda_select.h"
 #include "kernels/select/select.h"
@@ -65,6 +68,12 @@ struct CudaResidentGroup {
   int first_draw = -1;
   int num_draws = 0;
   int num_prompt_tokens = 0;  // samples only: later tokens were generated
+  // With a constraint, which then says what continues in place of EOS ids: its
+  // index, and the position from which its beams have no room for tokens.
+  int constraint = -1;
+  int end_position = 0;
+  // Beams only: as many candidates may lack some (BeamSelection::may_lack).
+  int max_candidates = INT_MAX;
 };
 
 // Value of CudaDraw::sample without a draw.
@@ -84,6 +93,7 @@ struct CudaBeamState {
   float* cum_log_probs = nullptr;  // nats; -inf: no beam
   int* slots = nullptr;
   uint32_t* samples = nullptr;  // index in the request; kNoSample: none
+  int32_t* constraint_states = nullptr;  // after `tokens`; -1: no beam
   // By slot.
   int* sources = nullptr;  // slot to take over before the next step; -1
   int* tails = nullptr;    // page to write into
@@ -113,10 +123,13 @@ struct CudaBeamState {
   PageCopy* copies = nullptr;
   int* num_copies = nullptr;  // [1]
 
-  CudaStepClock* clock = nullptr;  // [1]
-  int* scratch = nullptr;          // [3 * slots]  for wide groups
+  CudaStepClock* clock = nullptr;               // [1]
+  int* scratch = nullptr;                       // [4 * slots]  for wide groups
+  CudaMaskCache* masks = nullptr;               // [1]  null: no step has masks
+  const CudaConstraint* constraints = nullptr;  // by index
 
   // Values.
+  int num_cached_masks = 0;
   int table_stride = 0;
   int page_size = 1;
 };
@@ -168,11 +181,13 @@ absl::Status CudaPrepareInputs(const CudaBeamState& state, int num_rows,
                                cudaStream_t stream);
 
 // Runs after selection. Of each group's candidates, best first, the first
-// num_slots whose token is no EOS id become its beams by rank. AssignSlots
+// num_slots whose token is no EOS id become its beams by rank; with a
+// constraint, those after which a token may follow, or none if the candidates
+// lack beams (LacksBeams, exec_request/surviving_candidates.h). AssignSlots
 // chooses their slots, and ranks without a beam get the remaining slots,
 // ascending. Positions grow by one; the candidates are copied to the report.
 // The candidates of samples are their sampled tokens, one per draw; a sample
-// without a token is dropped.
+// without a token is dropped. Jobs of masks are done then.
 //   candidates      a group's at its selection's first_candidate
 //   num_candidates  [max_groups]  not read for groups of samples
 // `max_groups` >= 1 is a bound of *num_groups.

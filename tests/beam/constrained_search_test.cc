@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <memory>
 #include <random>
@@ -474,7 +475,8 @@ TEST(ConstrainedSearchTest, ASearchEndsWhereAGrammarIsTooAmbiguous) {
                                 ::testing::HasSubstr("constraint.grammar")));
 }
 
-// Devices find legal tokens by the places, and the host by the lists.
+// Devices find legal tokens by places, and the host by lists: a selection has
+// either, and they agree.
 TEST(ConstrainedSearchTest, PlacesAreThoseOfTheLists) {
   const auto constraint = *TextConstraint::Make(
       *TokenConstraint::Make(
@@ -482,27 +484,40 @@ TEST(ConstrainedSearchTest, PlacesAreThoseOfTheLists) {
           std::make_shared<const TokenVocabulary>(LetterTokens())),
       {kEosId});
   constexpr TokenId kA = 1, kB = 2, kC = 3, kD = 8;
-  const auto expect_places = [&](const PlanSelection& selection) {
-    EXPECT_EQ(selection.places.size(), selection.allowed.size());
-    EXPECT_EQ(std::ssize(selection.places), selection.num_logits());
-    for (size_t row = 0; row < selection.places.size(); ++row) {
-      const auto [state, room] = selection.places[row];
+  Request request = SearchOf(2, 6);
+  const auto lists = MakeSelectionParams(request.params, {}, constraint);
+  EXPECT_FALSE(lists->constraint.has_value());
+  const auto tables = MakeSelectionParams(request.params, {}, constraint,
+                                          /*has_token_masks=*/true);
+  EXPECT_EQ(tables->constraint->next, constraint->tables()->next);
+  using Describe = std::function<void(PlanSelection*)>;
+  const auto expect_places = [&](const Describe& describe) -> PlanSelection {
+    PlanSelection by_lists;
+    by_lists.params = lists;
+    describe(&by_lists);
+    EXPECT_TRUE(by_lists.places.empty());
+    PlanSelection by_tables;
+    by_tables.params = tables;
+    describe(&by_tables);
+    EXPECT_TRUE(by_tables.allowed.empty());
+    EXPECT_EQ(std::ssize(by_tables.places), by_tables.num_logits());
+    EXPECT_EQ(by_tables.places.size(), by_lists.allowed.size());
+    for (size_t row = 0; row < by_tables.places.size(); ++row) {
+      const auto [state, room] = by_tables.places[row];
       if (state == Constraint::kNone) {
-        EXPECT_TRUE(selection.allowed[row].empty());
+        EXPECT_TRUE(by_lists.allowed[row].empty());
         continue;
       }
-      EXPECT_EQ(selection.allowed[row].data(),
+      EXPECT_EQ(by_lists.allowed[row].data(),
                 constraint->LegalTokens(state, room).tokens.data());
     }
+    return by_tables;
   };
-  Request request = SearchOf(2, 6);
-  const auto params = MakeSelectionParams(request.params, {}, constraint);
-  EXPECT_EQ(params->constraint->next, constraint->tables()->next);
-  GroupSearch beams(request, *params, constraint, nullptr);
-  PlanSelection selection;
+  GroupSearch beams(request, *tables, constraint, nullptr);
   for (const TokenId token : {kA, kB, kC, kD}) {
-    beams.strategy().DescribeSelection(&selection);
-    expect_places(selection);
+    expect_places([&](PlanSelection* selection) {
+      beams.strategy().DescribeSelection(selection);
+    });
     ASSERT_OK(beams.Advance({.candidates = {{0, token, -1.0f}, {0, kD, -2.0f}}},
                             nullptr));
   }
@@ -510,13 +525,11 @@ TEST(ConstrainedSearchTest, PlacesAreThoseOfTheLists) {
   request.params.max_new_tokens = 6;
   GroupSearch sample(request, *MakeSelectionParams(request.params), constraint,
                      nullptr);
-  PlanSelection drafted;
-  sample.strategy().DescribeSelection(&drafted);
-  expect_places(drafted);
   ASSERT_OK(sample.Advance({.candidates = {{0, kD, -1.0f}}}, nullptr));
-  sample.strategy().DescribeSelection(&drafted);
-  sample.strategy().DescribeDrafts({{kD, kA, kC, kB}}, &drafted);
-  expect_places(drafted);
+  const PlanSelection drafted = expect_places([&](PlanSelection* selection) {
+    sample.strategy().DescribeSelection(selection);
+    sample.strategy().DescribeDrafts({{kD, kA, kC, kB}}, selection);
+  });
   EXPECT_EQ(drafted.places[3], ConstraintPlace());
 }
 

@@ -20,9 +20,13 @@ GroupDriver::GroupDriver(const ToyModelOptions& options, bool run_ahead)
   CHECK(!run_ahead || options.memory == ToyModelOptions::Memory::kPages);
 }
 
-absl::Status GroupDriver::Add(const Request& request, int chunk) {
+absl::Status GroupDriver::Add(const Request& request, int chunk,
+                              std::shared_ptr<const Constraint> constraint) {
   const RequestId id{static_cast<int64_t>(groups_.size())};
-  PreparedRequest prepared(request);
+  ModelDescription description = model_.description();
+  description.has_token_masks = run_ahead_;
+  PreparedRequest prepared(request, nullptr, &description,
+                           std::move(constraint));
   const int64_t max_asked =
       MaxNumCandidates(prepared.request.params, prepared.constraint.get());
   const int64_t max_candidates =
@@ -208,6 +212,11 @@ absl::Status GroupDriver::Advance(const StepResult& result) {
                       entry.max_candidates);
     }
     entry.status = entry.group->Advance(selection, &next_plan_);
+    // The step ahead ran without it.
+    if (entry.group->repeats_step()) {
+      if (entry.group->outstanding()) ++num_repeated_;
+      continue;
+    }
     if (entry.group->outstanding() && !entry.group->done()) {
       RETURN_IF_ERROR(CheckTablesAhead(*entry.group));
     }

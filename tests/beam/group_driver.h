@@ -23,9 +23,12 @@ class GroupDriver {
   // REQUIRES: run_ahead only with a model that keeps its memory in pages.
   explicit GroupDriver(const ToyModelOptions& options, bool run_ahead = false);
 
-  // Adds a group that feeds at most `chunk` tokens of its prompt in a step.
+  // Adds a group that feeds at most `chunk` tokens of its prompt in a step. If
+  // groups run ahead, tables of its constraint replace lists of legal tokens.
+  //   constraint  null: its allowed sequences, if it has any
   // Errors: as PagePool::Reserve.
-  absl::Status Add(const Request& request, int chunk);
+  absl::Status Add(const Request& request, int chunk,
+                   std::shared_ptr<const Constraint> constraint = nullptr);
 
   // Plans all groups that can run, runs the model, and advances those whose
   // result is due.
@@ -53,6 +56,8 @@ class GroupDriver {
   const StepResult& last_result() const { return last_result_; }
   int max_held() const { return max_held_; }
   int num_continuations() const { return num_continuations_; }
+  // Results that lacked beams, so that their steps were planned again.
+  int num_repeated() const { return num_repeated_; }
 
  private:
   using Tables = std::multiset<std::vector<PageId>>;
@@ -95,6 +100,7 @@ class GroupDriver {
   std::deque<StepResult> unanswered_;
   std::map<RequestId, Tables> tables_ahead_;  // that the last plan ran with
   int num_continuations_ = 0;
+  int num_repeated_ = 0;
   int max_held_ = 0;
 };
 

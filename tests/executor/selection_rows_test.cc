@@ -278,7 +278,8 @@ TEST(SelectionRowsTest, ARowHasWhatItsDraftsAddToTheText) {
   selection.allowed = {allowed, {}, allowed};
   EXPECT_EQ(MaxEditsOf(selection, SelectionRowsOf(selection)[2], 100), 2);
   EXPECT_THAT(*SelectionRowsOf(selection)[1].allowed, IsEmpty());
-  // A mask takes the place of a list that has one.
+  // A mask takes no edits.
+  selection.allowed.clear();
   selection.places = {{4, 9}, {}, {6, 7}};
   EXPECT_EQ(*SelectionRowsOf(selection)[2].place, (ConstraintPlace{6, 7}));
   EXPECT_EQ(MaxEditsOf(selection, SelectionRowsOf(selection)[2], 100), 5);

@@ -101,9 +101,7 @@ struct CudaBatchArrays {
   Array<CudaEditRow> edit_rows{};  // by row of logits
   Array<CudaEditParams> edit_params{};
 
-  // Masks that the step makes.
-  Array<int, 1> mask_job_count{};
-  Array<CudaMaskJob> mask_jobs{};
+  Array<CudaMaskRow> mask_rows{};  // by row of logits
 
   Array<int, 1> draw_count{};
   Array<int> row_params{};  // by row of logits
@@ -169,8 +167,7 @@ constexpr void ForEachBatchArray(const Fn& fn, All&&... all) {
   fn(Info{"parameters of edits", kRows, 0, kWithDeviceEdits},
      all.edit_params...);
 
-  fn(Info{"counts of masks", nullptr, 1, kWithMasks}, all.mask_job_count...);
-  fn(Info{"masks to make", kRows, 0, kWithMasks}, all.mask_jobs...);
+  fn(by_row("rows with masks", kWithMasks), all.mask_rows...);
 
   fn(Info{"counts of draws", nullptr, 1, kWithDraws}, all.draw_count...);
   fn(by_row("rows to draw from", kWithDraws), all.row_params...);

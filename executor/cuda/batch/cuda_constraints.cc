@@ -23,25 +23,32 @@ absl::StatusOr<std::unique_ptr<CudaConstraints>> CudaConstraints::Create(
       new CudaConstraints(max_constraints, vocab_size, stream));
   ASSIGN_OR_RETURN(
       constraints->on_device_,
-      TakeDeviceMemory<ConstraintTables>("constraints", max_constraints));
+      TakeDeviceMemory<CudaConstraint>("constraints", max_constraints));
   return constraints;
 }
 
 void CudaConstraints::Place(const StepPlan& plan) {
   ++num_plans_;
   failures_.clear();
+  std::vector<const SelectionParams*> needed;
   for (const PlanSelection& selection : plan.selections) {
-    if (selection.places.empty()) continue;
-    if (Entry* const known = FindEntry(*selection.params); known != nullptr) {
-      known->last_plan = num_plans_;
+    if (selection.params->constraint.has_value()) {
+      needed.push_back(selection.params.get());
     }
   }
-  for (const PlanSelection& selection : plan.selections) {
-    if (selection.places.empty()) continue;
-    if (FindEntry(*selection.params) != nullptr) continue;
-    const absl::Status status = Add(*selection.params);
-    if (status.ok()) continue;
-    failures_.push_back({selection.params->constraint->next, status});
+  for (const GroupContinuation& continuation : plan.continuations) {
+    if (continuation.params->constraint.has_value()) {
+      needed.push_back(continuation.params.get());
+    }
+  }
+  for (const SelectionParams* const params : needed) {
+    Entry* const known = FindEntry(*params);
+    if (known != nullptr) known->last_plan = num_plans_;
+  }
+  for (const SelectionParams* const params : needed) {
+    if (FindEntry(*params) != nullptr) continue;
+    const absl::Status status = Add(*params);
+    if (!status.ok()) failures_.push_back({params->constraint->next, status});
   }
 }
 
@@ -57,15 +64,15 @@ CudaConstraints::Entry* CudaConstraints::FindEntry(
   return nullptr;
 }
 
-absl::StatusOr<CudaConstraints::Placed> CudaConstraints::Find(
-    const PlanSelection& selection) const {
-  const int32_t* const next = selection.params->constraint->next;
+absl::StatusOr<int> CudaConstraints::Find(const SelectionParams& params) const {
+  if (!params.constraint.has_value()) return -1;
+  const int32_t* const next = params.constraint->next;
   for (const Failure& failure : failures_) {
     if (failure.next == next) return failure.status;
   }
   for (const std::unique_ptr<Entry>& entry : entries_) {
     if (entry->next == next && entry->last_plan == num_plans_) {
-      return entry->placed;
+      return entry->index;
     }
   }
   return Internal("the tables of a constraint were not placed");
@@ -87,11 +94,11 @@ absl::Status CudaConstraints::Add(const SelectionParams& params) {
   ASSIGN_OR_RETURN(entry->first, TextsOf(tables.first));
   ASSIGN_OR_RETURN(entry->tables, CudaConstraintTables::Create(
                                       tables, entry->inside, entry->first));
-  entry->placed = {.index = FreeIndex(), .serial = ++num_added_};
+  entry->index = FreeIndex();
   entry->last_plan = num_plans_;
-  const ConstraintTables copy = entry->tables.tables();
-  RETURN_IF_CUDA_ERROR(cudaMemcpy(on_device_.data() + entry->placed.index,
-                                  &copy, sizeof(copy), cudaMemcpyHostToDevice));
+  const CudaConstraint copy = entry->tables.constraint();
+  RETURN_IF_CUDA_ERROR(cudaMemcpy(on_device_.data() + entry->index, &copy,
+                                  sizeof(copy), cudaMemcpyHostToDevice));
   // Steps do not wait for such a copy by themselves.
   RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(nullptr));
   entries_.push_back(std::move(entry));
@@ -135,7 +142,7 @@ absl::StatusOr<std::shared_ptr<const CudaTokenTexts>> CudaConstraints::TextsOf(
 int CudaConstraints::FreeIndex() const {
   std::vector<bool> is_used(max_constraints_);
   for (const std::unique_ptr<Entry>& entry : entries_) {
-    is_used[entry->placed.index] = true;
+    is_used[entry->index] = true;
   }
   const auto free = std::ranges::find(is_used, false);
   CHECK(free != is_used.end()) << "more constraints than rows";

@@ -29,20 +29,18 @@ class CudaConstraints {
   static absl::StatusOr<std::unique_ptr<CudaConstraints>> Create(
       int max_constraints, int vocab_size, cudaStream_t stream);
 
-  // Copies tables that the plan's selections need and that are not there.
+  // Copies tables that the plan's selections and continuations need and that
+  // are not there.
   // Tables that it does not need may go; then it waits for the steps so far.
   // If copying fails, Find says so.
   void Place(const StepPlan& plan);
 
-  struct Placed {
-    int index = 0;       // in device_tables()
-    int64_t serial = 0;  // no other copy has it
-  };
-  // Returns where the tables of a selection of the last placed plan are.
-  // Errors: of copying them.
-  absl::StatusOr<Placed> Find(const PlanSelection& selection) const;
+  // Returns the index in on_device() of the constraint of a selection, or
+  // continuation, of the last placed plan; -1 if its params have none.
+  // Errors: of copying its tables.
+  absl::StatusOr<int> Find(const SelectionParams& params) const;
 
-  const ConstraintTables* device_tables() const { return on_device_.data(); }
+  const CudaConstraint* on_device() const { return on_device_.data(); }
   int64_t num_bytes() const;
 
  private:
@@ -55,7 +53,7 @@ class CudaConstraints {
     std::shared_ptr<const CudaTokenTexts> first = nullptr;
     std::shared_ptr<const CudaTokenTexts> inside = nullptr;
     CudaConstraintTables tables = {};
-    Placed placed = {};
+    int index = 0;
     int64_t last_plan = 0;  // that needed it
   };
   struct Failure {
@@ -80,11 +78,10 @@ class CudaConstraints {
   const int max_constraints_;
   const int vocab_size_;
   const cudaStream_t stream_;
-  DeviceBuffer<ConstraintTables> on_device_;  // [max_constraints]
+  DeviceBuffer<CudaConstraint> on_device_;  // [max_constraints]
   std::vector<std::unique_ptr<Entry>> entries_;
   std::vector<Failure> failures_;  // for the last placed plan
   int64_t num_plans_ = 0;
-  int64_t num_added_ = 0;
 };
 
 }  // namespace espalier

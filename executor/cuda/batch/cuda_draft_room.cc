@@ -112,12 +112,9 @@ CudaDraftRoom::Needs CudaDraftRoom::NeedsOfDrawn(
     needs.num_edits +=
         2 * count * MaxEditsOf(selection, num_history, vocab_size_);
   }
-  // Lists of allowed tokens without masks are edits of the rows that verify.
+  // Lists of allowed tokens are edits of the rows that verify.
   for (const SelectionRow& logits_row : SelectionRowsOf(selection)) {
-    if (logits_row.draft_idx == 0 || logits_row.allowed == nullptr ||
-        logits_row.place != nullptr) {
-      continue;
-    }
+    if (logits_row.draft_idx == 0 || logits_row.allowed == nullptr) continue;
     needs.num_edits += MaxEditsOf(selection, logits_row, vocab_size_);
   }
   return needs;

@@ -23,6 +23,8 @@ struct CudaGroup {
   int position = 0;          // fed by its last planned step
   int source_length = 0;     // EncoderInput::length; 0: no encoder
   std::vector<TokenId> eos_token_ids;
+  // With a constraint: the position from which there is no room for tokens.
+  int end_position = 0;
   // [num_slots], as on the device; empty if unknown.
   SmallVector<PageId> tail_pages;
 };

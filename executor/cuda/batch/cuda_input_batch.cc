@@ -103,10 +103,11 @@ CudaAnswerPart CudaInputBatch::AddGroup(const CudaGroup& group,
             : static_cast<int>(std::min<int64_t>(
                   request.num_candidates,
                   int64_t{logits_rows.num_logits_rows} * shape.vocab_size));
-  // A group without slots keeps no beams.
-  const int num_eos = logits_rows.num_slots == 0
-                          ? 0
-                          : static_cast<int>(group.eos_token_ids.size());
+  // A group without slots keeps no beams, and the host chooses those of rows.
+  const bool keeps_beams =
+      logits_rows.num_slots > 0 && request.kind != SelectionKind::kRows;
+  const int num_eos =
+      keeps_beams ? static_cast<int>(group.eos_token_ids.size()) : 0;
   selections.push_back({.first_row = logits_rows.first_logits_row,
                         .num_rows = logits_rows.num_logits_rows,
                         .num_candidates = draws ? 0 : m,
@@ -116,7 +117,10 @@ CudaAnswerPart CudaInputBatch::AddGroup(const CudaGroup& group,
                     .num_slots = logits_rows.num_slots,
                     .num_shared_pages = group.num_shared_pages,
                     .first_eos = static_cast<int>(eos_token_ids.size()),
-                    .num_eos = num_eos});
+                    .num_eos = num_eos,
+                    .constraint = keeps_beams ? request.constraint : -1,
+                    .end_position = group.end_position});
+  if (request.may_lack) groups.back().max_candidates = request.num_candidates;
   eos_token_ids.insert(eos_token_ids.end(), group.eos_token_ids.begin(),
                        group.eos_token_ids.begin() + num_eos);
   gumbel_selections.push_back(selections.back());
@@ -143,6 +147,7 @@ CudaAnswerPart CudaInputBatch::AddGroup(const CudaGroup& group,
                 logits_rows.num_logits_rows, part.group_idx);
   }
   AddEdits(group, request, logits_rows);
+  if (request.constraint >= 0) AddMasks(group, request, logits_rows);
   return part;
 }
 
@@ -338,7 +343,10 @@ void CudaInputBatch::AddVerified(const CudaGroupRequest& request,
   const auto edits_of_draft = [&](int i) {
     const SelectionRow& row = request.logits_rows[i];
     if (row.allowed == nullptr) {
-      return has_edits() ? row_edits[first_logits_row + i] : CudaRowEdits();
+      CudaRowEdits of_draft;
+      if (has_edits()) of_draft = row_edits[first_logits_row + i];
+      of_draft.mask = -1;
+      return of_draft;
     }
     std::vector<TokenEdit> storage;
     return AddView(request, all->OfRow({.tail = row.history(),
@@ -416,7 +424,7 @@ CudaRowEdits CudaInputBatch::AddView(const CudaGroupRequest& request,
 // histories nor on lists of allowed tokens.
 CudaRowEdits CudaInputBatch::AddList(const CudaGroupRequest& request,
                                      int rank) {
-  const bool has_lists = !request.allowed.empty() && request.places.empty();
+  const bool has_lists = !request.allowed.empty();
   const bool is_shared = request.histories.empty() && !has_lists;
   CudaRowEdits list;
   if (is_shared && last_edits_.has_value()) {
@@ -430,26 +438,29 @@ CudaRowEdits CudaInputBatch::AddList(const CudaGroupRequest& request,
     list = AddView(request, EditsOf(*request.params)->OfRow(row, &storage));
     if (is_shared) last_edits_ = list;
   }
-  if (!request.places.empty()) {
-    list.mask = MaskOf(request, request.allowed[rank], request.places[rank]);
-  }
   return list;
 }
 
-int CudaInputBatch::MaskOf(const CudaGroupRequest& request,
-                           std::span<const TokenId> list,
-                           const ConstraintPlace& place) {
+void CudaInputBatch::AddMasks(const CudaGroup& group,
+                              const CudaGroupRequest& request,
+                              const LogitsRows& logits_rows) {
+  AddReaders(CudaArrayReaders::kWithEdits);
   AddReaders(CudaArrayReaders::kWithMasks);
-  const CudaMaskSlots::Slot slot = mask_slots_->Take(
-      {request.constraint.serial, list.empty() ? nullptr : list.data()});
-  if (slot.is_new) {
-    mask_jobs.push_back({.constraint = request.constraint.index,
-                         .state = place.state,
-                         .room = place.room,
-                         .mask = slot.index});
-    ++mask_job_count[0];
+  for (int i = 0; i < logits_rows.num_logits_rows; ++i) {
+    const int rank = logits_rows.first_rank + i;
+    CudaMaskRow row = {.constraint = request.constraint,
+                       .beam = group.first_slot + rank,
+                       .room = group.end_position};
+    if (!request.places.empty()) {
+      const auto& [state, room] = request.logits_rows.empty()
+                                      ? request.places[rank]
+                                      : *request.logits_rows[i].place;
+      row = {.constraint = request.constraint, .state = state, .room = room};
+    }
+    const int logits_row = logits_rows.first_logits_row + i;
+    mask_rows[logits_row] = row;
+    row_edits[logits_row].mask = logits_row;  // until the device finds another
   }
-  return slot.index;
 }
 
 // Rows of logits without a beam have no edits.
@@ -486,8 +497,7 @@ void CudaInputBatch::AddRowEdits(const CudaGroupRequest& request,
         .tail = request.logits_rows[i].history(),
         .num_generated = request.logits_rows[i].num_generated,
         .vocab_size = shape.vocab_size,
-        .allowed =
-            request.places.empty() ? request.logits_rows[i].allowed : nullptr};
+        .allowed = request.logits_rows[i].allowed};
     std::vector<TokenEdit> storage;
     const ScoreEdits::View view = all->OfRow(row, &storage);
     if (!last_edits_.has_value() ||
@@ -498,21 +508,13 @@ void CudaInputBatch::AddRowEdits(const CudaGroupRequest& request,
                                      last_edits_->end - last_edits_->begin))) {
       last_edits_ = AddView(request, view);
     }
-    CudaRowEdits of_row = *last_edits_;
-    if (!request.places.empty()) {
-      of_row.mask = MaskOf(request, *request.logits_rows[i].allowed,
-                           *request.logits_rows[i].place);
-    }
-    SetEdits(first_logits_row + i, 1, of_row);
+    SetEdits(first_logits_row + i, 1, *last_edits_);
   }
 }
 
 void CudaInputBatch::SetEdits(int first_logits_row, int count,
                               const CudaRowEdits& of_rows) {
-  if (of_rows.begin == of_rows.end && of_rows.is_allow_list == 0 &&
-      of_rows.mask < 0) {
-    return;
-  }
+  if (of_rows.begin == of_rows.end && of_rows.is_allow_list == 0) return;
   AddReaders(CudaArrayReaders::kWithEdits);
   std::fill_n(row_edits.begin() + first_logits_row, count, of_rows);
 }

@@ -29,9 +29,7 @@
 #include "exec_request/step_plan.h"
 #include "executor/cuda/batch/cuda_batch_arrays.h"
 #include "executor/cuda/batch/cuda_batch_logprobs.h"
-#include "executor/cuda/batch/cuda_constraints.h"
 #include "executor/cuda/batch/cuda_groups.h"
-#include "executor/cuda/batch/cuda_mask_slots.h"
 #include "executor/cuda/batch/cuda_verify_rows.h"
 #include "executor/selection_rows.h"
 #include "kernels/attention/cuda_attention_plan.h"
@@ -50,10 +48,11 @@ struct CudaGroupRequest {
   // processors need histories and none are given, the device has them.
   std::span<const std::vector<TokenId>> histories = {};
   std::span<const std::span<const TokenId>> allowed = {};
-  // The places that `allowed` are lists of, if masks take their place; and the
-  // constraint's tables.
+  // The constraint whose masks rows have, in CudaConstraints; -1: none. Without
+  // places, the device has them.
+  int constraint = -1;
   std::span<const ConstraintPlace> places = {};
-  CudaConstraints::Placed constraint = {};
+  bool may_lack = false;  // as in BeamSelection
   std::span<const int> slots = {};
   std::span<const int> samples = {};
   // If rows of logits differ: the draw (instead of `samples`) or selection of
@@ -96,9 +95,8 @@ struct CudaInputBatch : CudaBatchArrays<HostArray> {
     int max_positions = 1;  // covered by a page table
     int max_edits = 0;
   };
-  // `mask_slots` outlives it; null if no request has places.
-  explicit CudaInputBatch(const Shape& of, CudaMaskSlots* mask_slots = nullptr)
-      : shape(of), log_probs(of.vocab_size), mask_slots_(mask_slots) {}
+  explicit CudaInputBatch(const Shape& of)
+      : shape(of), log_probs(of.vocab_size) {}
 
   // Adds the group's rows, one per slot; returns parts by rank.
   // REQUIRES: there are no prompts yet.
@@ -223,9 +221,9 @@ struct CudaInputBatch : CudaBatchArrays<HostArray> {
   CudaRowEdits AddView(const CudaGroupRequest& request,
                        const ScoreEdits::View& view);
   CudaRowEdits AddList(const CudaGroupRequest& request, int rank);
-  // Returns the mask of a place, whose tokens are `list`.
-  int MaskOf(const CudaGroupRequest& request, std::span<const TokenId> list,
-             const ConstraintPlace& place);
+  // Gives each row of logits the place whose mask it has.
+  void AddMasks(const CudaGroup& group, const CudaGroupRequest& request,
+                const LogitsRows& logits_rows);
   // Adds the edits of request.logits_rows. Consecutive rows share equal lists.
   void AddRowEdits(const CudaGroupRequest& request, int first_logits_row);
   void AddVerified(const CudaGroupRequest& request, int first_logits_row,
@@ -242,10 +240,9 @@ struct CudaInputBatch : CudaBatchArrays<HostArray> {
 
   // Bit mask of CudaArrayReaders.
   unsigned readers_ = 1u << static_cast<int>(CudaArrayReaders::kAll);
-  // The last list that was added for the current request, without a mask. Rows
-  // with equal edits share it.
+  // The last list that was added for the current request. Rows with equal edits
+  // share it.
   std::optional<CudaRowEdits> last_edits_;
-  CudaMaskSlots* mask_slots_;
 };
 
 }  // namespace espalier

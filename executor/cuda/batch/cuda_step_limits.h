@@ -31,8 +31,8 @@ struct CudaStepLimits {
   int row_stride() const { return table_stride + source_stride; }
   // Tables of rows without a selection (StepLimits::max_prefill_rows).
   int num_row_tables() const { return max_rows < 64 ? max_rows : 64; }
-  // Token masks: one for each row, and some that later steps use again.
-  int num_masks() const { return max_rows < 256 ? 256 : max_rows; }
+  // Token masks that later steps use again, beside one for each row.
+  int num_cached_masks() const { return 1024; }
   // Log-probability queries: candidates and tokens of prompts.
   int max_asked_tokens() const { return max_candidates + max_rows; }
 };

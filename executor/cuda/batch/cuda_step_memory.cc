@@ -48,6 +48,7 @@ int64_t LayOut(const CudaStepLimits& limits, int page_size, int* words,
   layout.Add(&state.cum_log_probs, limits.num_slots);
   layout.Add(&state.slots, limits.num_slots);
   layout.Add(&state.samples, limits.num_slots);
+  layout.Add(&state.constraint_states, limits.num_slots);
   layout.Add(&state.sources, limits.num_slots);
   layout.Add(&state.tails, limits.num_slots);
   layout.Add(&state.positions, limits.num_slots);
@@ -60,7 +61,9 @@ int64_t LayOut(const CudaStepLimits& limits, int page_size, int* words,
   layout.Add(&state.copies, limits.num_slots);
   layout.Add(&state.num_copies, 1);
   layout.Add(&state.clock, 1);
-  layout.Add(&state.scratch, int64_t{3} * limits.num_slots);
+  layout.Add(&state.masks, 1);
+  layout.Add(&arrays->mask_jobs, int64_t{2} * limits.max_rows);
+  layout.Add(&state.scratch, int64_t{4} * limits.num_slots);
   layout.Add(&arrays->candidates, limits.max_candidates);
   layout.Add(&arrays->num_candidates, limits.max_rows);
   layout.Add(&arrays->verify_counters, limits.max_rows);
@@ -108,10 +111,14 @@ absl::StatusOr<CudaStepMemory> CudaStepMemory::Create(
   LayOut(limits, page_size, memory.words_.data(), &memory.arrays_);
   memory.arrays_.state.table_stride = limits.row_stride();
   memory.arrays_.state.page_size = page_size;
+  memory.arrays_.state.num_cached_masks = limits.num_cached_masks();
   // All but the tables is zero; they come first. Room for edits alone can be
   // 64 MB: the host does not send that.
   RETURN_IF_CUDA_ERROR(
       cudaMemset(memory.words_.data(), 0, memory.words_.size_bytes()));
+  const CudaMaskCache masks;
+  RETURN_IF_CUDA_ERROR(cudaMemcpy(memory.arrays_.state.masks, &masks,
+                                  sizeof(masks), cudaMemcpyHostToDevice));
   memory.num_table_words_ = NumTables(limits) * limits.row_stride();
   RETURN_IF_ERROR(FillTables(memory.words_.data(), memory.num_table_words_,
                              null_page.value));

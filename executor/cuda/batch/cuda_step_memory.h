@@ -25,6 +25,7 @@ struct CudaStepArrays : CudaBatchArrays<DeviceArray>,
   int* num_candidates = nullptr;    // [max_rows]  by group
   CudaStepLogprobs log_probs;
   unsigned* verify_counters = nullptr;  // [max_rows]  0 between steps
+  CudaMaskJob* mask_jobs = nullptr;     // [2 * max_rows]
 };
 
 class CudaStepMemory {

@@ -77,6 +77,9 @@ void CudaGroupInit::Put(const CudaStepMemory& memory, int page_size,
   group->eos_token_ids.assign(selection_->eos_token_ids.begin(),
                               selection_->eos_token_ids.end());
   group->tail_pages.clear();
+  if (!selection_->places.empty()) {
+    group->end_position = selection_->places[0].room + group->position;
+  }
   PutTables(memory, *group, delta);
   PutHomes(memory, *group, delta);
   if (feeds_beams_) PutBeams(memory, page_size, *group, delta);
@@ -128,6 +131,13 @@ void CudaGroupInit::PutHomes(const CudaStepMemory& memory,
   delta->Put<int>(state.slots + group.first_slot, slots);
   delta->Put<int>(state.positions + group.first_slot,
                   std::vector<int>(each ? group.num_slots : 1, group.position));
+  if (each || selection_->places.empty()) return;
+  // With drafts there are more places than ranks, and no continuation follows.
+  std::vector<int32_t> states(num_homes);
+  for (int rank = 0; rank < num_homes; ++rank) {
+    states[rank] = selection_->places[rank].state;
+  }
+  delta->Put<int32_t>(state.constraint_states + group.first_slot, states);
 }
 
 void CudaGroupInit::PutBeams(const CudaStepMemory& memory, int page_size,

@@ -30,11 +30,15 @@ bool RanksByNoise(const PlanSelection& selection) {
   return rows != nullptr && rows->gumbel_top_k;
 }
 
-CudaGroupRequest RequestOf(const GroupContinuation& continuation) {
+CudaGroupRequest RequestOf(const GroupContinuation& continuation,
+                           int constraint) {
   return {.kind = continuation.kind,
           .num_candidates = continuation.num_candidates,
           .num_generated = continuation.num_generated,
-          .params = continuation.params.get()};
+          .params = continuation.params.get(),
+          .constraint = constraint,
+          .may_lack =
+              constraint >= 0 && continuation.kind == SelectionKind::kBeams};
 }
 
 int LengthOf(const PlanSource* source) {
@@ -63,7 +67,6 @@ CudaStepBuilder::CudaStepBuilder(const ModelDescription& model,
       memory_(memory),
       device_ordinal_(device.ordinal),
       constraints_(constraints),
-      mask_slots_(memory->limits().num_masks()),
       groups_(memory->limits().num_slots),
       uploader_(memory->arrays(), memory->limits(), attention, device) {}
 
@@ -79,7 +82,7 @@ absl::StatusOr<CudaStep> CudaStepBuilder::Build(
   RETURN_IF_ERROR(FindGroups(plan));
   CudaStep step;
   step.moves = groups_.TakeMoves();
-  CudaInputBatch batch(shape_, &mask_slots_);
+  CudaInputBatch batch(shape_);
   RETURN_IF_ERROR(LayOut(plan, &batch, &step));
   uploader_.Send(batch, delta_);
   if (!step.placed_drafts.empty()) uploader_.ForgetDrafts();
@@ -100,17 +103,19 @@ void CudaStepBuilder::DropEnded(const StepPlan& plan) {
 void CudaStepBuilder::Reset(int64_t num_steps) {
   groups_.Clear();
   uploader_.Forget();
-  mask_slots_.Clear();
   was_reset_ = true;
   num_steps_ = num_steps;
 }
 
 absl::Status CudaStepBuilder::RefusalOf(const PlanSelection& selection) const {
   if (RanksByNoise(selection) && !gumbel_status_.ok()) return gumbel_status_;
-  if (constraints_ == nullptr || selection.places.empty()) {
-    return absl::OkStatus();
-  }
-  return constraints_->Find(selection).status();
+  return IndexOf(*selection.params).status();
+}
+
+absl::StatusOr<int> CudaStepBuilder::IndexOf(
+    const SelectionParams& params) const {
+  if (constraints_ == nullptr) return -1;
+  return constraints_->Find(params);
 }
 
 CudaGroupRequest CudaStepBuilder::RequestOfRows(
@@ -126,11 +131,11 @@ CudaGroupRequest CudaStepBuilder::RequestOfRows(
   if (const DrawSelection* draws = selection.as_draws()) {
     request.samples = draws->samples;
   }
-  if (constraints_ == nullptr || selection.places.empty()) return request;
-  const auto placed = constraints_->Find(selection);
-  if (!placed.ok()) return request;  // refused
+  if (const BeamSelection* beams = selection.as_beams()) {
+    request.may_lack = beams->may_lack;
+  }
+  request.constraint = IndexOf(*selection.params).value_or(-1);  // -1: refused
   request.places = selection.places;
-  request.constraint = *placed;
   return request;
 }
 
@@ -195,6 +200,11 @@ absl::Status CudaStepBuilder::FindContinuation(
   }
   CudaGroup* const group = groups_.Find(continuation.request);
   if (group == nullptr) return absl::OkStatus();  // lost with a failed plan
+  const absl::StatusOr<int> constraint = IndexOf(*continuation.params);
+  if (!constraint.ok()) {
+    groups_.Drop(continuation.request);
+    return absl::OkStatus();
+  }
   CHECK_EQ(continuation.position, group->position + 1);
   CHECK_EQ(continuation.tail_pages.size(),
            static_cast<size_t>(group->num_slots));
@@ -204,7 +214,8 @@ absl::Status CudaStepBuilder::FindContinuation(
     delta_->Put<int>(memory_->arrays().state.tails + group->first_slot,
                      Words(group->tail_pages));
   }
-  beams_.push_back({group, RequestOf(continuation), answer, {}, {}, nullptr});
+  beams_.push_back(
+      {group, RequestOf(continuation, *constraint), answer, {}, {}, nullptr});
   return absl::OkStatus();
 }
 
@@ -223,7 +234,8 @@ absl::Status CudaStepBuilder::LayOut(const StepPlan& plan,
   for (const GroupContinuation& continuation : plan.continuations) {
     step->answers.push_back(
         {.request = continuation.request,
-         .has_log_probs = continuation.params->num_logprobs >= 0});
+         .has_log_probs = continuation.params->num_logprobs >= 0,
+         .error = IndexOf(*continuation.params).status()});
   }
   for (const Entry& entry : beams_) {
     step->answers[entry.answer].parts =
@@ -507,6 +519,9 @@ void CudaStepBuilder::PutCopies(const StepPlan& plan) {
   const auto words =
       std::bit_cast<std::array<int, sizeof(clock) / sizeof(int)>>(clock);
   delta_->Put<int>(reinterpret_cast<const int*>(state.clock), words);
+  // Nor does it leave jobs, or masks that it did not make.
+  delta_->Put(state.masks,
+              CudaMaskCache{.epoch = static_cast<uint32_t>(num_steps_) + 1});
 }
 
 // Drops groups that have slots for this step only: refused groups, and groups

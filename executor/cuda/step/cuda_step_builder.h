@@ -23,6 +23,7 @@
 #include "exec_request/model.h"
 #include "exec_request/step_plan.h"
 #include "executor/cuda/batch/cuda_batch_uploader.h"
+#include "executor/cuda/batch/cuda_constraints.h"
 #include "executor/cuda/batch/cuda_groups.h"
 #include "executor/cuda/batch/cuda_input_batch.h"
 #include "executor/cuda/batch/cuda_step_memory.h"
@@ -71,6 +72,8 @@ class CudaStepBuilder {
 
   // Returns the error that the selection fails with, if it must fail.
   absl::Status RefusalOf(const PlanSelection& selection) const;
+  // As CudaConstraints::Find; -1 if no step has masks.
+  absl::StatusOr<int> IndexOf(const SelectionParams& params) const;
   CudaGroupRequest RequestOfRows(const PlanSelection& selection) const;
   // Allocates slots for the groups that the plan's rows set. This may move
   // other groups, so slots are final only afterwards.
@@ -123,7 +126,6 @@ class CudaStepBuilder {
 
   const CudaConstraints* const constraints_;
 
-  CudaMaskSlots mask_slots_;
   CudaGroups groups_;
   CudaBatchUploader uploader_;
   bool was_reset_ = false;  // since the last step

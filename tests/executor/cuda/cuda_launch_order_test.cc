@@ -69,7 +69,7 @@ class DryRunner {
  private:
   FakeCudaModel model_;
   cudaStream_t stream_;
-  const ConstraintTables constraints_ = {};  // no kernel reads them
+  const CudaConstraint constraints_ = {};  // no kernel reads them
   std::unique_ptr<CudaStepMemory> memory_;
   std::optional<CudaCacheEngine> cache_;
   std::unique_ptr<CudaGraphRunner> runner_;

@@ -228,7 +228,7 @@ class CudaMixtureTest : public CudaExecutorTest,
   static std::string CompareWithTheHost(const Request& request,
                                         const AnsweredRequest& alone,
                                         const AnsweredRequest& together) {
-    const auto steps = MakeExecutor(host_, *pool_);
+    const auto steps = MakeExecutor(host_, *pool_, {.run_ahead = true});
     const auto on_host = Run(*steps, {request}, {.tokenizer = *tokenizer_});
     if (!on_host[0].ok()) return on_host[0].status().ToString();
     AnswerCounts ignored;
@@ -334,7 +334,8 @@ TEST_P(CudaMixtureTest, ConstrainedRequestsGetWhatTheHostGivesThem) {
     if (request.params.constraint) requests.push_back(std::move(request));
   }
   const auto on_device = Run(*steps, requests, DriveFor(mixture));
-  const auto host = MakeExecutor(host_, *pool_);
+  // It asks for as many candidates.
+  const auto host = MakeExecutor(host_, *pool_, {.run_ahead = true});
   const auto on_host = Run(*host, requests, {.tokenizer = *tokenizer_});
   AnswerCounts counts;
   for (size_t i = 0; i < requests.size(); ++i) {

@@ -56,29 +56,33 @@ class Constraints {
     constraints_.push_back(std::move(constraint));
   }
 
+  DeviceBuffer<CudaConstraint> UploadAll() const {
+    std::vector<CudaConstraint> constraints;
+    for (const CudaConstraintTables& constraint : on_device_) {
+      constraints.push_back(constraint.constraint());
+    }
+    return Upload(constraints);
+  }
+
   // Makes all masks in one launch, sized for `num_more` jobs more.
   void ExpectMasks(const std::vector<CudaMaskJob>& jobs, int num_masks,
                    int num_more) const {
     const auto device = CudaDevice::Open(0);
     ASSERT_OK(device.status());
-    std::vector<ConstraintTables> tables;
-    for (const CudaConstraintTables& constraint : on_device_) {
-      tables.push_back(constraint.tables());
-    }
     std::vector<CudaMaskJob> all = jobs;
     // More jobs, which are not to be done.
     for (int i = 0; i < num_more; ++i) all.push_back({.mask = i % num_masks});
-    const auto device_tables = Upload(tables);
-    const auto num_jobs =
-        Upload(std::vector<int>{static_cast<int>(jobs.size())});
+    const auto constraints = UploadAll();
+    const auto cache = Upload(std::vector<CudaMaskCache>{
+        {.num_jobs = static_cast<int>(jobs.size())}});
     const auto device_jobs = Upload(all);
     const int num_words = NumMaskWords(vocab_size_);
     const auto masks = Upload(
         std::vector<uint32_t>(size_t(num_masks) * num_words, kUntouched));
     ASSERT_OK(CudaMakeTokenMasks({.vocab_size = vocab_size_,
-                                  .max_jobs = static_cast<int>(all.size()),
-                                  .constraints = device_tables.data(),
-                                  .num_jobs = num_jobs.data(),
+                                  .num_rows = static_cast<int>(all.size()),
+                                  .constraints = constraints.data(),
+                                  .cache = cache.data(),
                                   .jobs = device_jobs.data()},
                                  masks.data(), *device, nullptr));
     ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
@@ -145,10 +149,131 @@ TEST(CudaTokenMasksTest, MasksAreThoseOfTheReference) {
 TEST(CudaTokenMasksTest, SizesMustBePossible) {
   const auto device = CudaDevice::Open(0);
   ASSERT_OK(device.status());
-  EXPECT_THAT(CudaMakeTokenMasks({.vocab_size = 10, .max_jobs = 0}, nullptr,
-                                 *device, nullptr),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       "cannot make up to 0 masks of 10 tokens"));
+  const auto is_refused = StatusIs(absl::StatusCode::kInvalidArgument,
+                                   "cannot make masks of 0 rows of 10 tokens");
+  const CudaMaskInputs inputs = {.vocab_size = 10};
+  EXPECT_THAT(CudaMakeTokenMasks(inputs, nullptr, *device, nullptr),
+              is_refused);
+  EXPECT_THAT(CudaFindMasks(inputs, 0, nullptr, nullptr, 1, nullptr),
+              is_refused);
+}
+
+// Steps whose rows come upon states again and again, with room enough and with
+// too little, in a cache of any size: each row has the mask of its place, and
+// once all states are kept nothing is made.
+TEST(CudaTokenMasksTest, EachRowFindsTheMaskOfItsPlace) {
+  const auto device = CudaDevice::Open(0);
+  ASSERT_OK(device.status());
+  std::mt19937_64 random(22);
+  constexpr int kVocabSize = 1100;
+  Constraints constraints(kVocabSize);
+  const auto vocabulary = RandomTokenVocabulary(kVocabSize, random);
+  while (constraints.size() < 4) {
+    const auto constraint = RandomTextConstraint(vocabulary, random);
+    if (constraint == nullptr) continue;
+    ASSERT_NO_FATAL_FAILURE(constraints.Add(constraint));
+  }
+  const int num_words = NumMaskWords(kVocabSize);
+  uint32_t epoch = 1;
+  for (const int num_rows : {1, 40, 300}) {
+    for (const int num_cached : {1, 7, 1024}) {
+      const auto on_device = constraints.UploadAll();
+      // Constraints still have what the last cache left.
+      epoch += 100;
+      auto cache = Upload(std::vector<CudaMaskCache>{{.epoch = epoch}});
+      const auto masks = Upload(std::vector<uint32_t>(
+          size_t(num_rows + num_cached) * num_words, kUntouched));
+      const auto jobs = Upload(std::vector<CudaMaskJob>(2 * num_rows));
+      int64_t num_made = 0;
+      for (int step = 0; step < Cases(30, 8); ++step) {
+        SCOPED_TRACE(std::to_string(num_rows) + " rows, " +
+                     std::to_string(num_cached) + " masks, step " +
+                     std::to_string(step));
+        std::vector<CudaMaskRow> rows(num_rows);
+        std::vector<int32_t> states(num_rows + 2);
+        std::vector<int> tokens(num_rows);
+        std::iota(tokens.begin(), tokens.end(), 0);
+        std::ranges::shuffle(tokens, random);
+        std::vector<int> positions(num_rows);
+        std::vector<MaskedState> places(num_rows);
+        for (int row = 0; row < num_rows; ++row) {
+          positions[row] = static_cast<int>(random() % 50);
+        }
+        for (int row = 0; row < num_rows; ++row) {
+          if (random() % 8 == 0) continue;  // without a constraint
+          const int constraint =
+              static_cast<int>(random() % constraints.size());
+          const int num_states =
+              constraints.at(constraint).texts().num_states();
+          const int32_t rooms[] = {0, 1, 2, 3, 5, 9, 100, 100, 100, 100};
+          places[row] = {static_cast<int32_t>(random() % (num_states + 1)),
+                         rooms[random() % std::size(rooms)]};
+          const bool is_beam = random() % 2 == 0;
+          if (is_beam && random() % 8 == 0) places[row].state = -1;
+          rows[row] = {.constraint = constraint,
+                       .state = places[row].state,
+                       .room = places[row].room};
+          if (!is_beam) continue;
+          states[row + 2] = places[row].state;
+          rows[row] = {.constraint = constraint,
+                       .beam = row + 2,
+                       .room = places[row].room + positions[tokens[row]]};
+        }
+        const auto device_rows = Upload(rows);
+        const auto device_states = Upload(states);
+        const auto device_tokens = Upload(tokens);
+        const auto device_positions = Upload(positions);
+        constexpr int kStride = 3;
+        const auto numbers = Upload(std::vector<int>(kStride * num_rows, -1));
+        const auto again = Upload(std::vector<int>(kStride * num_rows, -1));
+        const CudaMaskInputs inputs = {.vocab_size = kVocabSize,
+                                       .num_rows = num_rows,
+                                       .num_cached_masks = num_cached,
+                                       .constraints = on_device.data(),
+                                       .rows = device_rows.data(),
+                                       .states = device_states.data(),
+                                       .logits_tokens = device_tokens.data(),
+                                       .positions = device_positions.data(),
+                                       .cache = cache.data(),
+                                       .jobs = jobs.data()};
+        ASSERT_OK(CudaFindMasks(inputs, num_rows, numbers.data(), again.data(),
+                                kStride, nullptr));
+        ASSERT_OK(CudaMakeTokenMasks(inputs, masks.data(), *device, nullptr));
+        ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+        const auto found_numbers = Download(numbers);
+        ASSERT_EQ(Download(again), found_numbers);
+        const auto found = Download(masks);
+        for (int row = 0; row < num_rows; ++row) {
+          const int mask = found_numbers[kStride * row];
+          if (rows[row].constraint < 0) {
+            ASSERT_EQ(mask, -1);
+            continue;
+          }
+          ASSERT_GE(mask, 0);
+          ASSERT_TRUE(mask == row || mask >= num_rows) << mask;
+          if (rows[row].beam >= 0 && places[row].state < 0) continue;
+          const auto begin = found.begin() + int64_t{mask} * num_words;
+          ASSERT_EQ(
+              std::vector(begin, begin + num_words),
+              reference::TokenMask(
+                  *constraints.at(rows[row].constraint).tables(), places[row]))
+              << "row " << row << ", state " << places[row].state << ", room "
+              << places[row].room;
+        }
+        // As CudaUpdateBeams ends a step.
+        CudaMaskCache after = Download(cache)[0];
+        num_made = after.num_jobs;
+        after.num_jobs = 0;
+        if (after.num_taken >= num_cached) {
+          after = {.epoch = after.epoch + 1, .num_taken = 0, .num_jobs = 0};
+        }
+        cache = Upload(std::vector<CudaMaskCache>{after});
+      }
+      if (num_cached == 1024 && num_rows > 1) {
+        EXPECT_LT(num_made, num_rows);
+      }
+    }
+  }
 }
 
 }  // namespace

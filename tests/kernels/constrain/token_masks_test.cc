@@ -8,7 +8,7 @@
 #include <random>
 #include <vector>
 
-#include "kernels/constrain/constraint_state.h"
+#include "base/constraint_state.h"
 #include "tests/few_cases.h"
 #include "tests/kernels/constrain/random_constraints.h"
 

@@ -31,7 +31,7 @@ std::ostream& operator<<(std::ostream& out, const GroupMove& move) {
 
 class MoveGroupTest : public ::testing::TestWithParam<GroupMove> {
  protected:
-  static constexpr int kNumArrays = 8;
+  static constexpr int kNumArrays = 9;
 
   void SetUp() override {
     const GroupMove& move = GetParam();
@@ -56,6 +56,7 @@ class MoveGroupTest : public ::testing::TestWithParam<GroupMove> {
             .cum_log_probs = words_.At<float>(arrays_[1]),
             .slots = words_.At<int>(arrays_[kSlots]),
             .samples = words_.At<uint32_t>(arrays_[3]),
+            .constraint_states = words_.At<int32_t>(arrays_[6]),
             .sources = words_.At<int>(arrays_[kSources]),
             .tails = words_.At<int>(arrays_[5]),
             .tables = words_.At<int>(arrays_[kTables]),
@@ -83,7 +84,7 @@ class MoveGroupTest : public ::testing::TestWithParam<GroupMove> {
     return moved;
   }
 
-  static constexpr int kSlots = 2, kSources = 4, kPositions = 6, kTables = 7;
+  static constexpr int kSlots = 2, kSources = 4, kPositions = 7, kTables = 8;
 
   DeviceWords words_;
   std::array<int, kNumArrays> arrays_ = {};

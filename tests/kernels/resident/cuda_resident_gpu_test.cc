@@ -15,8 +15,11 @@
 
 #include "base/cuda.h"
 #include "base/cuda_pinned_memory.h"
+#include "kernels/constrain/cuda_constraint_tables.h"
 #include "kernels/resident/cuda_resident.h"
+#include "tests/device_arrays.h"
 #include "tests/few_cases.h"
+#include "tests/kernels/constrain/random_constraints.h"
 #include "tests/kernels/device_words.h"
 #include "tests/kernels/resident/resident_host_model.h"
 #include "tests/status_matchers.h"
@@ -30,6 +33,9 @@ using testing::HostGroup;
 using testing::kNoBeam;
 using testing::Move;
 using testing::MoveForks;
+using testing::RandomTextConstraint;
+using testing::RandomTokenVocabulary;
+using testing::Upload;
 
 constexpr int kVocabSize = 50;
 constexpr int kNumReports = 3;
@@ -80,6 +86,7 @@ class ResidentTest : public ::testing::TestWithParam<Shape> {
       group.cums.assign(width, kNoBeam);
       group.cums[0] = -1.5f;
       if (groups_.size() % 2 == 1) MakeSamples(&group);
+      if (groups_.size() % 3 != 2) Constrain(&group);
       group.slots.resize(width);
       std::iota(group.slots.begin(), group.slots.end(), 0);
       group.tables.assign(width, std::vector<int>(stride_));
@@ -99,6 +106,44 @@ class ResidentTest : public ::testing::TestWithParam<Shape> {
     num_rows_ = row;
     num_eos_ = num_eos;
     num_candidates_ = num_candidates;
+  }
+
+  // Gives it a constraint that has some more tokens at its start.
+  void Constrain(HostGroup* group) {
+    if (vocabulary_ == nullptr) {
+      vocabulary_ = RandomTokenVocabulary(kVocabSize, random_);
+    }
+    while (group->constraint == nullptr) {
+      group->constraint = RandomTextConstraint(vocabulary_, random_);
+      if (group->constraint == nullptr) continue;
+      const auto start = group->constraint->start();
+      if (std::ssize(group->constraint->LegalTokens(start, 100).tokens) < 3 ||
+          group->constraint->LegalTokens(start, 100).num_last > 0) {
+        group->constraint = nullptr;
+      }
+    }
+    CudaResidentGroup& on_device = group->on_device;
+    on_device.constraint = static_cast<int>(constraints_.size());
+    on_device.end_position = group->position + GetParam().num_steps + 3;
+    const bool draws = on_device.first_draw >= 0;
+    if (!draws) on_device.max_candidates = group->selection.num_candidates;
+    group->states.assign(on_device.num_slots, -1);
+    for (int rank = 0; rank < group->num_beams; ++rank) {
+      group->states[rank] = group->constraint->start();
+    }
+    const ConstraintTables tables = *group->constraint->tables();
+    const auto copy_of =
+        [](const TokenTexts& texts) -> std::shared_ptr<const CudaTokenTexts> {
+      if (texts.indptr == nullptr) return nullptr;
+      auto copy = CudaTokenTexts::Create(texts, kVocabSize);
+      EXPECT_OK(copy.status());
+      return std::make_shared<const CudaTokenTexts>(*std::move(copy));
+    };
+    auto copy = CudaConstraintTables::Create(tables, copy_of(tables.inside),
+                                             copy_of(tables.first));
+    ASSERT_OK(copy.status());
+    constraint_tables_.push_back(*std::move(copy));
+    constraints_.push_back(constraint_tables_.back().constraint());
   }
 
   // All of them live.
@@ -122,6 +167,7 @@ class ResidentTest : public ::testing::TestWithParam<Shape> {
     cums_ = words_.Add(num_slots_);
     slots_ = words_.Add(num_slots_);
     samples_ = words_.Add(num_slots_);
+    states_ = words_.Add(num_slots_);
     draws_ = words_.Add(kDrawWords * num_draws_);
     sources_ = words_.Add(num_slots_);
     tails_ = words_.Add(num_slots_);
@@ -142,14 +188,16 @@ class ResidentTest : public ::testing::TestWithParam<Shape> {
     copies_ = words_.Add(3 * num_slots_);
     num_copies_ = words_.Add(1);
     clock_ = words_.Add(4);
-    scratch_ = words_.Add(3 * num_slots_);
+    scratch_ = words_.Add(4 * num_slots_);
     candidates_ = words_.Add(3 * num_candidates_);
     counts_ = words_.Add(num_groups);
     words_.Upload();
+    if (!constraints_.empty()) device_constraints_ = Upload(constraints_);
     state_ = {.tokens = words_.At<int>(tokens_),
               .cum_log_probs = words_.At<float>(cums_),
               .slots = words_.At<int>(slots_),
               .samples = words_.At<uint32_t>(samples_),
+              .constraint_states = words_.At<int32_t>(states_),
               .sources = words_.At<int>(sources_),
               .tails = words_.At<int>(tails_),
               .tables = words_.At<int>(tables_),
@@ -169,6 +217,7 @@ class ResidentTest : public ::testing::TestWithParam<Shape> {
               .num_copies = words_.At<int>(num_copies_),
               .clock = words_.At<CudaStepClock>(clock_),
               .scratch = words_.At<int>(scratch_),
+              .constraints = device_constraints_.data(),
               .table_stride = stride_,
               .page_size = page_size_};
     auto headers = PinnedBuffer<CudaReportRing::Header>::Create(kNumReports);
@@ -208,7 +257,8 @@ class ResidentTest : public ::testing::TestWithParam<Shape> {
           {first, group.on_device.num_slots, group.on_device.num_shared_pages,
            group.on_device.first_eos, group.on_device.num_eos,
            group.on_device.first_draw, group.on_device.num_draws,
-           group.on_device.num_prompt_tokens});
+           group.on_device.num_prompt_tokens, group.on_device.constraint,
+           group.on_device.end_position, group.on_device.max_candidates});
       Put(selections_ + 5 * static_cast<int>(g),
           {group.selection.first_row, group.selection.num_rows,
            group.selection.num_candidates, group.selection.first_candidate, 0});
@@ -219,6 +269,7 @@ class ResidentTest : public ::testing::TestWithParam<Shape> {
       Put(cums_ + first, Bits(group.cums));
       Put(slots_ + first, GlobalSlots(group));
       Put(samples_ + first, {group.samples.begin(), group.samples.end()});
+      Put(states_ + first, group.states);
       Put(sources_ + first, std::vector<int>(group.slots.size(), -1));
       Put(tails_ + first, group.tails);
       Put(positions_ + first, {group.position});
@@ -298,11 +349,22 @@ class ResidentTest : public ::testing::TestWithParam<Shape> {
     }
   }
 
+  // A token that may follow; with a constraint mostly one that is legal.
+  TokenId AnyToken(const HostGroup& group, int rank) {
+    if (group.constraint == nullptr) return Below(kVocabSize);
+    const auto tokens =
+        group.constraint
+            ->LegalTokens(group.states[rank],
+                          group.on_device.end_position - group.position)
+            .tokens;
+    return tokens[Below(static_cast<int>(tokens.size()))];
+  }
+
   // A token of each sample that lives; at times none, an error.
   std::vector<Candidate> AnyDraws(const HostGroup& group) {
     std::vector<Candidate> candidates;
     for (int rank = 0; rank < group.num_beams; ++rank) {
-      const TokenId token = Below(500) == 0 ? kNoToken : Below(kVocabSize);
+      const TokenId token = Below(500) == 0 ? kNoToken : AnyToken(group, rank);
       candidates.push_back({.beam = rank,
                             .token = token,
                             .cum_log_prob = group.cums[rank] - 0.5f});
@@ -323,9 +385,9 @@ class ResidentTest : public ::testing::TestWithParam<Shape> {
     for (int i = 0; i < limit; ++i) {
       cum -= Below(100) / 64.0f;
       const int range = few_parents ? 1 + group.num_beams / 4 : group.num_beams;
-      candidates.push_back({.beam = Below(std::min(range, group.num_beams)),
-                            .token = Below(kVocabSize),
-                            .cum_log_prob = cum});
+      const int beam = Below(std::min(range, group.num_beams));
+      candidates.push_back(
+          {.beam = beam, .token = AnyToken(group, beam), .cum_log_prob = cum});
     }
     return candidates;
   }
@@ -399,7 +461,13 @@ class ResidentTest : public ::testing::TestWithParam<Shape> {
     words_.Download();
     ExpectReport(candidates);
     for (size_t g = 0; g < groups_.size(); ++g) {
-      Advance(groups_[g], candidates[g]);
+      HostGroup& group = groups_[g];
+      Advance(group, candidates[g]);
+      if (group.constraint == nullptr) continue;
+      EXPECT_EQ(words_.Slice(states_ + group.on_device.first_slot,
+                             group.states.size()),
+                group.states)
+          << "states of group " << g;
     }
     ++step_;
   }
@@ -407,7 +475,7 @@ class ResidentTest : public ::testing::TestWithParam<Shape> {
   int Below(int limit) { return static_cast<int>(random_() % limit); }
   int padded_rows() const { return num_rows_ + 5; }
 
-  std::mt19937 random_{20240607};
+  std::mt19937_64 random_{20240607};
   int page_size_ = 1;
   int stride_ = 1;
   int num_slots_ = 0;
@@ -420,7 +488,11 @@ class ResidentTest : public ::testing::TestWithParam<Shape> {
   std::vector<HostGroup> groups_;
 
   DeviceWords words_;
-  int samples_, draws_;
+  std::shared_ptr<const TokenVocabulary> vocabulary_;
+  std::vector<CudaConstraintTables> constraint_tables_;
+  std::vector<CudaConstraint> constraints_;
+  DeviceBuffer<CudaConstraint> device_constraints_;
+  int samples_, draws_, states_;
   int tokens_, cums_, slots_, sources_, tails_, tables_, positions_,
       page_tokens_;
   int num_groups_at_, groups_at_, selections_, row_groups_, eos_;

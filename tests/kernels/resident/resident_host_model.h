@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "constrain/text_constraint.h"
 #include "kernels/resident/assign_slots.h"
 #include "kernels/resident/cuda_resident.h"
 
@@ -29,6 +30,9 @@ struct HostGroup {
   std::vector<float> cums;
   std::vector<int> slots;
   std::vector<uint32_t> samples;  // groups of samples only
+  // With a constraint: it, and the states by rank; -1: no beam.
+  std::shared_ptr<const TextConstraint> constraint;
+  std::vector<int32_t> states;
   int num_beams = 1;
   std::vector<std::pair<int, int>> moves;  // from slot, to slot
   // By slot.
@@ -67,15 +71,31 @@ inline void Advance(HostGroup& group,
   group.cums.assign(num_slots, kNoBeam);
   const std::vector<uint32_t> drew = group.samples;
   std::fill(group.samples.begin(), group.samples.end(), kNoSample);
+  const std::vector<int32_t> states = group.states;
+  std::fill(group.states.begin(), group.states.end(), -1);
+  const int room = group.on_device.end_position - group.position - 1;
+  const bool may_lack = candidates.size() >= group.on_device.max_candidates;
   for (size_t i = 0; i < candidates.size(); ++i) {
     const Candidate& candidate = candidates[i];
-    const bool is_eos =
-        std::binary_search(group.eos.begin(), group.eos.end(), candidate.token);
-    if (is_eos || candidate.token < 0 || parents.size() == num_slots) continue;
+    if (candidate.token < 0 || parents.size() == num_slots) continue;
+    if (group.constraint == nullptr) {
+      if (std::ranges::binary_search(group.eos, candidate.token)) continue;
+    } else {
+      const int32_t state =
+          group.constraint->Advance(states[candidate.beam], candidate.token);
+      if (group.constraint->ends(state, room)) continue;
+      group.states[parents.size()] = state;
+    }
     if (!drew.empty()) group.samples[parents.size()] = drew[i];
     group.tokens[parents.size()] = candidate.token;
     group.cums[parents.size()] = candidate.cum_log_prob;
     parents.push_back(group.slots[candidate.beam]);
+  }
+  if (may_lack && parents.size() < num_slots) {
+    parents.clear();
+    group.tokens.assign(num_slots, 0);
+    group.cums.assign(num_slots, kNoBeam);
+    std::ranges::fill(group.states, -1);
   }
   group.num_beams = static_cast<int>(parents.size());
   std::vector<int> slots(num_slots);

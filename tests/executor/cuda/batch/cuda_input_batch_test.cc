@@ -407,70 +407,63 @@ TEST(CudaInputBatchTest, RowsWithNothingButWhatIsAllowedAreRestricted) {
   EXPECT_TRUE(batch.has_edits());
 }
 
-TEST(CudaInputBatchTest, MasksTakeThePlaceOfListsAndAreMadeOnce) {
+TEST(CudaInputBatchTest, RowsHavePlacesWhoseMasksTheDeviceFinds) {
   SelectionParams params;
   params.processors.suppress_tokens = {3};
-  const std::vector<TokenId> tokens = {1, 4, 7};
-  const std::vector<TokenId> fewer = {1, 4};
-  const std::span<const TokenId> all(tokens), some(fewer);
-  const std::vector<std::span<const TokenId>> allowed = {all, {}, all};
   const std::vector<ConstraintPlace> places = {{5, 9}, {6, 0}, {7, 9}};
   CudaGroupRequest request = Ask(4);
   request.params = &params;
-  request.allowed = allowed;
   request.places = places;
-  request.constraint = {.index = 2, .serial = 11};
-  CudaMaskSlots slots(3);
-  CudaInputBatch batch(kShape, &slots);
-  batch.AddBeams(Group(0, 3, 0, 5), request);
-  for (const CudaRowEdits& row : batch.row_edits) {
-    EXPECT_EQ(row.is_allow_list, 0);
-    EXPECT_EQ(row.begin, 0);  // one list for all
-    EXPECT_EQ(row.end, 1);
-  }
-  EXPECT_EQ(batch.edits.size(), 1u);
-  const int of_all = batch.row_edits[0].mask;
-  EXPECT_EQ(batch.row_edits[2].mask, of_all);
-  EXPECT_NE(batch.row_edits[1].mask, of_all);
+  request.constraint = 2;
+  request.may_lack = true;
+  CudaGroup group = Group(0, 3, 0, 5);
+  group.end_position = 14;
+  CudaInputBatch batch(kShape);
+  batch.AddBeams(group, request);
   EXPECT_TRUE(batch.has_masks());
-  ASSERT_EQ(batch.mask_job_count[0], 2);
-  EXPECT_EQ(batch.mask_jobs[0].constraint, 2);
-  EXPECT_EQ(batch.mask_jobs[0].state, 5);
-  EXPECT_EQ(batch.mask_jobs[0].room, 9);
-  EXPECT_EQ(batch.mask_jobs[0].mask, of_all);
-  EXPECT_EQ(batch.mask_jobs[1].state, 6);
-  // The next step needs one more.
-  const std::vector<std::span<const TokenId>> later = {some, all, {}};
-  request.allowed = later;
-  CudaInputBatch next(kShape, &slots);
-  next.AddBeams(Group(0, 3, 0, 6), request);
-  EXPECT_EQ(next.row_edits[1].mask, of_all);
-  ASSERT_EQ(next.mask_job_count[0], 1);
-  EXPECT_EQ(next.mask_jobs[0].mask, next.row_edits[0].mask);
-  EXPECT_NE(next.mask_jobs[0].mask, of_all);
-  // A list of another constraint may be where one of this was.
-  request.constraint = {.index = 2, .serial = 12};
-  CudaInputBatch other(kShape, &slots);
-  other.AddBeams(Group(0, 3, 0, 6), request);
-  EXPECT_EQ(other.mask_job_count[0], 3);
+  EXPECT_EQ(batch.edits.size(), 1u);
+  EXPECT_EQ(batch.groups[0].constraint, 2);
+  EXPECT_EQ(batch.groups[0].end_position, 14);
+  EXPECT_EQ(batch.groups[0].max_candidates, 4);
+  for (int row = 0; row < 3; ++row) {
+    EXPECT_EQ(batch.row_edits[row].is_allow_list, 0);
+    EXPECT_EQ(batch.row_edits[row].begin, 0);  // one list for all
+    EXPECT_EQ(batch.row_edits[row].end, 1);
+    EXPECT_EQ(batch.row_edits[row].mask, row);
+    EXPECT_EQ(batch.mask_rows[row].constraint, 2);
+    EXPECT_EQ(batch.mask_rows[row].beam, -1);
+    EXPECT_EQ(batch.mask_rows[row].state, places[row].state);
+    EXPECT_EQ(batch.mask_rows[row].room, places[row].room);
+  }
+  // The next step runs ahead: the device has the places.
+  request.places = {};
+  CudaInputBatch next(kShape);
+  next.AddBeams(Group(3, 2, 0, 5), Ask(4));
+  group.first_slot = 6;
+  next.AddBeams(group, request);
+  EXPECT_EQ(next.mask_rows[0].constraint, -1);
+  EXPECT_EQ(next.groups[0].constraint, -1);
+  EXPECT_EQ(next.groups[0].max_candidates, INT_MAX);
+  for (int rank = 0; rank < 3; ++rank) {
+    EXPECT_EQ(next.mask_rows[2 + rank].beam, 6 + rank);
+    EXPECT_EQ(next.mask_rows[2 + rank].room, 14);
+  }
 }
 
-TEST(CudaMaskSlotsTest, TheLeastRecentlyUsedMaskMakesRoom) {
-  const TokenId lists[4] = {};
-  CudaMaskSlots slots(3);
-  const auto take = [&](int list) {
-    return slots.Take({.constraint = 1, .list = &lists[list]});
-  };
-  const int first = take(0).index;
-  const int second = take(1).index;
-  EXPECT_TRUE(take(2).is_new);
-  EXPECT_FALSE(take(0).is_new);
-  EXPECT_EQ(take(3).index, second);
-  EXPECT_FALSE(take(0).is_new);
-  EXPECT_EQ(take(0).index, first);
-  EXPECT_TRUE(take(1).is_new);
-  slots.Clear();
-  for (int list = 0; list < 3; ++list) EXPECT_TRUE(take(list).is_new);
+// Their next beams are the host's choice.
+TEST(CudaInputBatchTest, GroupsOfRowsKeepNoStates) {
+  const std::vector<ConstraintPlace> places = {{5, 9}, {6, 9}};
+  const std::vector<int> slots = {1, 0};
+  CudaGroupRequest request = Ask(4);
+  request.kind = SelectionKind::kRows;
+  request.places = places;
+  request.slots = slots;
+  request.constraint = 0;
+  CudaInputBatch batch(kShape);
+  batch.AddBeams(Group(0, 2, 0, 5), request);
+  EXPECT_EQ(batch.groups[0].constraint, -1);
+  EXPECT_EQ(batch.mask_rows[0].state, 6);  // in slot order
+  EXPECT_EQ(batch.mask_rows[1].state, 5);
 }
 
 TEST(CudaInputBatchTest, LogProbabilitiesAreAskedOfCandidatesThenOfPrompts) {

@@ -65,6 +65,13 @@ ESPALIER_HOST_DEVICE inline bool IsEndId(const ConstraintTables& tables,
   return false;
 }
 
+// True if no token may follow where the sequence has room for `room` tokens: an
+// end id was taken, or none fits. REQUIRES: `state` follows legal tokens.
+ESPALIER_HOST_DEVICE inline bool EndsAt(const ConstraintTables& tables,
+                                        int32_t state, int32_t room) {
+  return !HasTokens(tables, state) || tables.more[state] > room;
+}
+
 // Returns the state after a token; kNoConstraintState if the token is illegal
 // however many may follow.
 // REQUIRES: `token` is in [0, vocab_size).

@@ -33,10 +33,12 @@ __device__ __noinline__ void GatherManyEdited(const Params& p, bool by_logit,
 }
 
 // Lists the quarters that reach the cut, and appends edited tokens that do.
+//   has_batch  summed.batch has the first tiles of the warp's first row
 template <typename T, typename Append>
 __device__ void FindQuarters(const Params& p, const CudaSelectGroup& group,
-                             bool by_logit, Summed& summed, float cut,
-                             MergeShared& shared, const Append& append) {
+                             bool by_logit, bool has_batch, Summed& summed,
+                             float cut, MergeShared& shared,
+                             const Append& append) {
   const int lane = threadIdx.x % kWarpSize;
   ForEachRow(group, [&](int beam) {
     const RowStats stats = summed.StatsAt(p, group, beam);
@@ -50,7 +52,7 @@ __device__ void FindQuarters(const Params& p, const CudaSelectGroup& group,
     const float floor = row.Floor(cut);
 #pragma unroll 1
     for (int first = lane; first < p.tiles; first += kBatchStride) {
-      if (beam >= NumWarps() || first != lane) {
+      if (!has_batch || beam >= NumWarps() || first != lane) {
         summed.batch = TileBatch(row.maxima(), first, p.tiles);
       }
       unsigned reached = 0;  // four bits a tile
@@ -120,6 +122,85 @@ __device__ void ReadQuarters(const Params& p, const CudaSelectGroup& group,
   }
 }
 
+// The m-th largest of the maxima of all quarters; 0 if there are fewer.
+template <typename T>
+__device__ ScoreKey CutByQuarters(const Params& p, const CudaSelectGroup& group,
+                                  bool by_logit, MergeShared& shared) {
+  return KthLargest(
+      [&](const auto& add) {
+#pragma unroll 1
+        for (int beam = 0; beam < group.num_rows; ++beam) {
+          const RowView<T> row(p, group, beam, by_logit);
+          if (!row.alive() || row.is_allow_list()) continue;
+#pragma unroll 1
+          for (int i = threadIdx.x; i < p.tiles * kQuarters; i += blockDim.x) {
+            const float max = row.maxima()[i];
+            if (!(max > MinusInf())) continue;
+            const float score = row.Score(max);
+            if (score > MinusInf()) add(MakeScoreKey(score, 0), 1);
+          }
+        }
+      },
+      group.num_candidates, kScoreBit, shared.exact.digits);
+}
+
+// The m-th best of the entries that are kept. REQUIRES: there are more.
+__device__ inline ScoreKey CutByEntries(int m, MergeShared& shared) {
+  return KthLargest(
+      [&](const auto& add) {
+        for (int i = threadIdx.x; i < kMaxEntries; i += blockDim.x) {
+          add(shared.entries[i].key, 1);
+        }
+      },
+      m, kScoreBit, shared.exact.digits);
+}
+
+// GatherEntries for rows with masks, where fewer than m of the maxima have a
+// legal token, so that there is no threshold: one row of several, or a few
+// quarters, have most of the legal tokens. Begins after FindQuarters. Raises
+// the threshold until what reaches it is kept, if ties let it. Not inlined, for
+// the reason of MergeExact.
+template <typename T, typename Policy>
+__device__ __noinline__ void GatherWithoutCut(const Params& p, bool by_logit,
+                                              MergeShared& shared) {
+  const CudaSelectGroup group = p.in.groups[blockIdx.x];
+  const auto append = [&](const Entry& entry) {
+    const int i = atomicAdd(&shared.num_entries, 1);
+    if (i < kMaxEntries) shared.entries[i] = entry;
+  };
+  ScoreKey cut = 0;
+  if (shared.num_found >= group.num_candidates) {
+    cut = CutByQuarters<T>(p, group, by_logit, shared);
+  }
+  while (true) {
+    if (cut != 0) {
+      if (threadIdx.x == 0) {
+        shared.cut = static_cast<uint32_t>(cut >> kScoreBit);
+        shared.num_found = shared.num_entries = 0;
+      }
+      __syncthreads();
+      Summed summed;
+      const int warp = threadIdx.x / kWarpSize;
+      if (warp < group.num_rows) {
+        summed.stats = p.scratch.stats[group.first_row + warp];
+      }
+      FindQuarters<T>(p, group, by_logit, /*has_batch=*/false, summed,
+                      CutScore(shared.cut), shared, append);
+      GatherManyEdited<T>(p, by_logit, shared);
+      __syncthreads();
+    }
+    if (shared.num_found > kMaxFound) return;
+    ReadQuarters<T, Policy>(p, group, by_logit, CutScore(shared.cut), shared,
+                            append);
+    __syncthreads();
+    if (shared.num_entries <= kMaxEntries) return;
+    const ScoreKey next = CutByEntries(group.num_candidates, shared);
+    if (next >> kScoreBit <= shared.cut) return;
+    cut = next;
+    __syncthreads();
+  }
+}
+
 // Gathers all elements that reach the cut.
 template <typename T, typename Policy>
 __device__ void GatherEntries(const Params& p, const CudaSelectGroup& group,
@@ -130,11 +211,17 @@ __device__ void GatherEntries(const Params& p, const CudaSelectGroup& group,
     const int i = atomicAdd(&shared.num_entries, 1);
     if (i < kMaxEntries) shared.entries[i] = entry;
   };
-  FindQuarters<T>(p, group, by_logit, summed, cut, shared, append);
+  FindQuarters<T>(p, group, by_logit, /*has_batch=*/true, summed, cut, shared,
+                  append);
   if (p.in.row_edits != nullptr && __syncthreads_or(summed.many_edits)) {
     GatherManyEdited<T>(p, by_logit, shared);
   }
   __syncthreads();
+  if constexpr (kIsMasked<T>) {
+    if (shared.cut == 0) {
+      return GatherWithoutCut<T, Policy>(p, by_logit, shared);
+    }
+  }
   ReadQuarters<T, Policy>(p, group, by_logit, cut, shared, append);
   __syncthreads();
 }
@@ -159,7 +246,9 @@ __global__ __launch_bounds__(
   if (p.in.row_edits != nullptr)
     ExcludeEditedTokens<T>(p, group, by_logit, summed);
   if (mode == kExact) return MergeExact<T>(p, blockIdx.x, shared);
-  if (m <= kMaxFew) {
+  // Masks may leave one row of several with all elements: then its own maxima
+  // must be m.
+  if (!kIsMasked<T> && m <= kMaxFew) {
     FindThreshold<Policy, kFewMaxima>(p, group, summed, shared);
   } else {
     FindThreshold<Policy, kMaxima>(p, group, summed, shared);

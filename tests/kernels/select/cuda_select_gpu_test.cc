@@ -356,6 +356,39 @@ TEST_P(CudaSelectTest, MasksSelectAsAllowListsDoFromLargeRows) {
   }
 }
 
+// One row of several has most of the legal tokens, all over the row or in one
+// run of it: then few of the maxima that thresholds are chosen from have any.
+TEST_P(CudaSelectTest, MasksSelectAsAllowListsDoInUnevenRows) {
+  using enum ScoreDomain;
+  std::mt19937 random(7);
+  for (const std::string kind : {"normal", "ties", "near ties"}) {
+    for (const int size : Cases(Sizes{1500, 32000, 128256}, Sizes{1500})) {
+      for (const int run : {3, 200, 700, 5000, size}) {
+        std::vector<TestGroup> groups;
+        for (const auto& [num_rows, m] :
+             {std::pair{8, 16}, {3, 6}, {16, 32}, {20, 64}, {1, 8}}) {
+          groups.push_back(MakeGroup(kind, size, num_rows, m, kLogProbs, 0, 1));
+          if (num_rows == 1) groups.back().domain = kLogits;
+          for (TestRow& row : groups.back().rows) {
+            row.is_allow_list = true;
+            const int count = &row == &groups.back().rows[num_rows / 2]
+                                  ? std::min(run, size)
+                                  : 1 + static_cast<int>(random() % 2);
+            const int first = static_cast<int>(random() % (size - count + 1));
+            row.edits.clear();
+            for (int i = 0; i < count; ++i) {
+              row.edits.push_back({.token = first + i});
+            }
+          }
+        }
+        ASSERT_EQ(testing::SelectByMasks(groups, GetParam()),
+                  SelectOnDevice(groups, GetParam()))
+            << kind << " rows of " << size << ", a run of " << run;
+      }
+    }
+  }
+}
+
 // The laws: a row's bits depend on nothing but the row.
 TEST_P(CudaSelectTest, ARowIsTheSameAloneAndAmongOthers) {
   for (const int size : Cases(Sizes{1001, 32000, 128256}, Sizes{1001})) {

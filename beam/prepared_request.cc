@@ -125,14 +125,11 @@ PreparedRequest::PreparedRequest(Request from,
   }
 }
 
-// A row restricted by a list needs one edit for each allowed token, whatever
-// its processors are, and none for other tokens.
-int64_t WorstCaseEdits(const PreparedRequest& prepared, int vocab_size) {
+namespace {
+
+// Edits of rows that no list restricts.
+int64_t WorstCaseOfProcessors(const PreparedRequest& prepared, int vocab_size) {
   const Request& request = prepared.request;
-  const bool by_masks = prepared.selection_params->constraint.has_value();
-  if (prepared.constraint != nullptr && !by_masks) {
-    return WorstCaseLegal(request.params, *prepared.constraint, vocab_size);
-  }
   const int64_t num_tokens = std::ssize(request.prompt_tokens) +
                              request.params.max_new_tokens.value() - 1;
   const ScoreProcessors& processors = prepared.selection_params->processors;
@@ -141,6 +138,24 @@ int64_t WorstCaseEdits(const PreparedRequest& prepared, int vocab_size) {
   num_edits += processors.num_bad_word_tokens();
   return num_edits + NumSlots(request.params) *
                          MaxEdits(processors, num_tokens, vocab_size);
+}
+
+}  // namespace
+
+// A row restricted by a list needs one edit for each allowed token, whatever
+// its processors are, and none for other tokens. Where long lists are masks,
+// others of its rows may need those of processors.
+int64_t WorstCaseEdits(const PreparedRequest& prepared, int vocab_size,
+                       int64_t max_list_edits) {
+  const GenerationParams& params = prepared.request.params;
+  const bool has_lists = prepared.constraint != nullptr &&
+                         !prepared.selection_params->constraint.has_value();
+  if (!has_lists) return WorstCaseOfProcessors(prepared, vocab_size);
+  const int64_t num_legal =
+      WorstCaseLegal(params, *prepared.constraint, vocab_size);
+  if (max_list_edits >= vocab_size) return num_legal;
+  return std::min(num_legal, NumSlots(params) * max_list_edits) +
+         WorstCaseOfProcessors(prepared, vocab_size);
 }
 
 void FitDrafts(const StepLimits& limits, int vocab_size,

@@ -63,7 +63,10 @@ struct PreparedRequest {
 
 // Returns the largest number of score edits of all rows of its group in one
 // step, as StepLimits::max_score_edits counts them.
-int64_t WorstCaseEdits(const PreparedRequest& prepared, int vocab_size);
+//   max_list_edits  as of StepLimits
+int64_t WorstCaseEdits(
+    const PreparedRequest& prepared, int vocab_size,
+    int64_t max_list_edits = std::numeric_limits<int64_t>::max());
 
 // Lowers the draft length of a beam search, to 0 if need be, until a result
 // that decides several steps fits the limits of candidates and reported

@@ -105,7 +105,8 @@ RequestNeeds AdmissionLimits::NeedsOf(const PreparedRequest& prepared) const {
                                          prepared.source_length()),
       .num_sequences = NumSequences(request.params),
       .num_widest = NumSequences(request.params),
-      .num_edits = WorstCaseEdits(prepared, vocab_size_),
+      .num_edits =
+          WorstCaseEdits(prepared, vocab_size_, limits_.max_list_edits),
       .num_candidates = MaxCandidates(prepared, vocab_size_)};
   needs.num_best = needs.num_candidates * request.params.logprobs.value_or(0);
   return needs;

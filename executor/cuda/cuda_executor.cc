@@ -423,7 +423,9 @@ CudaMemoryParts CudaExecutor::Impl::MemoryParts() const {
   const int64_t tables = memory_->num_table_bytes();
   parts.push_back({"page tables", tables});
   parts.push_back({"constraints", constraints_->num_bytes()});
-  parts.push_back({"beams and edits", memory_->num_bytes() - tables});
+  const int64_t masks = memory_->num_mask_bytes();
+  parts.push_back({"token masks", masks});
+  parts.push_back({"beams and edits", memory_->num_bytes() - tables - masks});
   const CudaMemoryParts of_cache = cache_->memory();
   parts.insert(parts.end(), of_cache.begin(), of_cache.end());
   parts.push_back({"answers", reports_.num_bytes(), true});

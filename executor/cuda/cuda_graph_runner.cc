@@ -6,7 +6,6 @@
 
 #include "base/status.h"
 #include "kernels/constrain/cuda_token_masks.h"
-#include "kernels/constrain/token_masks.h"
 
 namespace espalier {
 
@@ -36,14 +35,6 @@ absl::StatusOr<std::unique_ptr<CudaGraphRunner>> CudaGraphRunner::Create(
   RETURN_IF_ERROR(PrepareCudaCollectEdits());
   ASSIGN_OR_RETURN(runner->logits_,
                    TakeDeviceMemory<float>("logits", num_logits));
-  if (constraints != nullptr) {
-    const size_t num_masks =
-        size_t(limits.max_rows) + limits.num_cached_masks();
-    ASSIGN_OR_RETURN(
-        runner->masks_,
-        TakeDeviceMemory<uint32_t>(
-            "token masks", num_masks * NumMaskWords(runner->vocab_size())));
-  }
   ASSIGN_OR_RETURN(runner->scratch_, TakeDeviceMemory<std::byte>(
                                          "selection", scratch.choice_bytes));
   ASSIGN_OR_RETURN(runner->placed_drafts_,
@@ -81,7 +72,6 @@ CudaMemoryParts CudaGraphRunner::memory() const {
   CudaMemoryParts parts = {
       {"logits", bytes(logits_)},
       {"selection", bytes(scratch_)},
-      {"token masks", bytes(masks_)},
       {"drawn beams", bytes(gumbel_scratch_)},
       {"logits of drafts", static_cast<int64_t>(uploads_.num_bytes()), true}};
   if (source_reader_ != nullptr) {
@@ -254,10 +244,10 @@ absl::Status CudaGraphRunner::EnqueueMasks(const CudaStepShape& shape) {
                                  .jobs = arrays.mask_jobs};
   constexpr int kStride = sizeof(CudaRowEdits) / sizeof(int);
   RETURN_IF_ERROR(CudaFindMasks(
-      inputs, memory_->limits().max_rows, &arrays.row_edits->mask,
+      inputs, memory_->limits().first_cached_mask(), &arrays.row_edits->mask,
       shape.max_verified > 0 ? &arrays.verify_row_edits->mask : nullptr,
       kStride, stream_));
-  return CudaMakeTokenMasks(inputs, masks_.data(), model_->device(), stream_);
+  return CudaMakeTokenMasks(inputs, arrays.masks, model_->device(), stream_);
 }
 
 absl::Status CudaGraphRunner::EnqueueChoice(const CudaStepShape& shape) {
@@ -359,7 +349,7 @@ CudaHistoryInputs CudaGraphRunner::HistoryInputs(
 }
 
 const uint32_t* CudaGraphRunner::MasksOf(const CudaStepShape& shape) const {
-  return shape.has_masks ? masks_.data() : nullptr;
+  return shape.has_masks ? memory_->arrays().masks : nullptr;
 }
 
 // Without device memory, as `bounds` say.

@@ -118,8 +118,6 @@ class CudaGraphRunner {
   cudaStream_t stream_ = nullptr;
   const CudaConstraint* constraints_ = nullptr;
   DeviceBuffer<float> logits_;  // [max_rows, vocab_size]
-  // [max_rows + num_cached_masks, NumMaskWords(vocab_size)]
-  DeviceBuffer<uint32_t> masks_;
 
   DeviceBuffer<std::byte> scratch_;         // used by one kernel at a time
   DeviceBuffer<std::byte> gumbel_scratch_;  // empty until ReserveGumbelTopK()

@@ -145,7 +145,7 @@ RC_GTEST_PROP(ConstrainedGroupsPropertyTest, MasksGiveWhatListsGiveAlone, ()) {
   RC_CLASSIFY(driver.num_repeated() > 0, "repeated a step");
 }
 
-// Of 8 beams many end at once, by any of several tokens.
+// Many of 8 beams end at once, by any of several tokens.
 TEST(ConstrainedGroupsTest, RunAheadAndRepeatStepsThatLackBeams) {
   auto texts = TokenConstraint::Make(
       std::make_shared<const ByteAutomaton>(*CompileRegex("[ab]{4,}[cd]{0,2}")),

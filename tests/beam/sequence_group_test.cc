@@ -404,6 +404,19 @@ TEST_F(SequenceGroupTest, TheWorstCaseOfEditsIsWhatAllRowsShareAndWhatEachHas) {
             3 + 2 * (3 + 5) + 3);
 }
 
+// Two beams, of 40 sequences of one token.
+TEST_F(SequenceGroupTest, LongListsOfAllowedTokensMayTakeNoEdits) {
+  Request request = MakeRequest({5, 6}, 2, 4);
+  std::vector<std::vector<int64_t>> sequences;
+  for (int64_t token = 10; token < 50; ++token) sequences.push_back({token});
+  request.params.allowed_sequences.emplace(std::move(sequences));
+  request.params.suppress_tokens = {3, 4};
+  const int64_t all = WorstCaseEdits(PreparedRequest(request), 1000);
+  EXPECT_GE(all, 40);
+  EXPECT_EQ(WorstCaseEdits(PreparedRequest(request), 1000, 7), 2 * 7 + 2);
+  EXPECT_EQ(WorstCaseEdits(PreparedRequest(request), 1000, 500), all + 2);
+}
+
 TEST_F(SequenceGroupTest, DroppedAheadOfItsAnswersAGroupHoldsNothing) {
   SequenceGroup group = MakeGroup(MakeRequest({5, 6, 7, 8, 9, 10}, 3, 9));
   Plan(group);

@@ -5,6 +5,19 @@
 #include "executor/selection_rows.h"
 
 namespace espalier {
+namespace {
+
+// MaxEditsOf, where long lists are masks and the row has edits of processors.
+int64_t MaxEditsOnDevice(const PlanSelection& selection,
+                         const SelectionRow& logits_row, int vocab_size) {
+  if (logits_row.allowed != nullptr &&
+      std::ssize(*logits_row.allowed) <= kMaxListEdits) {
+    return std::ssize(*logits_row.allowed);
+  }
+  return MaxEditsOf(selection, std::ssize(logits_row.history()), vocab_size);
+}
+
+}  // namespace
 
 CudaDraftRoom::CudaDraftRoom(const StepPlan& plan, const CudaStepLimits& limits,
                              const CudaInputBatch& batch)
@@ -55,7 +68,7 @@ CudaDraftRoom::Needs CudaDraftRoom::NeedsOf(const PlanSelection& selection,
     ++needs.num_logits_rows;
     ++needs.num_draws;
     ++needs.num_candidates;
-    needs.num_edits += MaxEditsOf(selection, logits_row, vocab_size_);
+    needs.num_edits += MaxEditsOnDevice(selection, logits_row, vocab_size_);
   }
   return needs;
 }
@@ -112,10 +125,10 @@ CudaDraftRoom::Needs CudaDraftRoom::NeedsOfDrawn(
     needs.num_edits +=
         2 * count * MaxEditsOf(selection, num_history, vocab_size_);
   }
-  // Lists of allowed tokens are edits of the rows that verify.
+  // Short lists of allowed tokens are edits of the rows that verify.
   for (const SelectionRow& logits_row : SelectionRowsOf(selection)) {
     if (logits_row.draft_idx == 0 || logits_row.allowed == nullptr) continue;
-    needs.num_edits += MaxEditsOf(selection, logits_row, vocab_size_);
+    needs.num_edits += MaxEditsOnDevice(selection, logits_row, vocab_size_);
   }
   return needs;
 }

@@ -424,8 +424,9 @@ CudaRowEdits CudaInputBatch::AddView(const CudaGroupRequest& request,
 // histories nor on lists of allowed tokens.
 CudaRowEdits CudaInputBatch::AddList(const CudaGroupRequest& request,
                                      int rank) {
-  const bool has_lists = !request.allowed.empty();
-  const bool is_shared = request.histories.empty() && !has_lists;
+  const bool has_list =
+      !request.allowed.empty() && !IsMasked(request.allowed[rank]);
+  const bool is_shared = request.histories.empty() && !has_list;
   CudaRowEdits list;
   if (is_shared && last_edits_.has_value()) {
     list = *last_edits_;
@@ -433,7 +434,7 @@ CudaRowEdits CudaInputBatch::AddList(const CudaGroupRequest& request,
     ScoreEdits::Row row = {.num_generated = request.num_generated,
                            .vocab_size = shape.vocab_size};
     if (!request.histories.empty()) row.tail = request.histories[rank];
-    if (has_lists) row.allowed = &request.allowed[rank];
+    if (has_list) row.allowed = &request.allowed[rank];
     std::vector<TokenEdit> storage;
     list = AddView(request, EditsOf(*request.params)->OfRow(row, &storage));
     if (is_shared) last_edits_ = list;
@@ -463,6 +464,18 @@ void CudaInputBatch::AddMasks(const CudaGroup& group,
   }
 }
 
+void CudaInputBatch::SetListMask(const CudaGroupRequest& request,
+                                 std::span<const TokenId> list,
+                                 int logits_row) {
+  AddReaders(CudaArrayReaders::kWithEdits);
+  AddReaders(CudaArrayReaders::kWithMasks);
+  const CudaListMasks::Slot slot =
+      list_masks_->Take(request.params->allowed_owner, list);
+  const int mask = shape.first_list_mask + slot.index;
+  row_edits[logits_row].mask = mask;
+  if (slot.is_new) new_masks.push_back({mask, list});
+}
+
 // Rows of logits without a beam have no edits.
 void CudaInputBatch::AddEdits(const CudaGroup& group,
                               const CudaGroupRequest& request,
@@ -475,8 +488,11 @@ void CudaInputBatch::AddEdits(const CudaGroup& group,
     const int end = std::min(
         logits_rows.first_rank + logits_rows.num_logits_rows, num_lists);
     for (int rank = logits_rows.first_rank; rank < end; ++rank) {
-      SetEdits(logits_rows.first_logits_row + rank - logits_rows.first_rank, 1,
-               AddList(request, rank));
+      const int logits_row =
+          logits_rows.first_logits_row + rank - logits_rows.first_rank;
+      SetEdits(logits_row, 1, AddList(request, rank));
+      if (request.allowed.empty() || !IsMasked(request.allowed[rank])) continue;
+      SetListMask(request, request.allowed[rank], logits_row);
     }
     return;
   }
@@ -493,11 +509,13 @@ void CudaInputBatch::AddRowEdits(const CudaGroupRequest& request,
                                  int first_logits_row) {
   const std::shared_ptr<const ScoreEdits> all = EditsOf(*request.params);
   for (int i = 0; i < std::ssize(request.logits_rows); ++i) {
+    const std::span<const TokenId>* const list = request.logits_rows[i].allowed;
+    const bool is_masked = list != nullptr && IsMasked(*list);
     const ScoreEdits::Row row = {
         .tail = request.logits_rows[i].history(),
         .num_generated = request.logits_rows[i].num_generated,
         .vocab_size = shape.vocab_size,
-        .allowed = request.logits_rows[i].allowed};
+        .allowed = is_masked ? nullptr : list};
     std::vector<TokenEdit> storage;
     const ScoreEdits::View view = all->OfRow(row, &storage);
     if (!last_edits_.has_value() ||
@@ -509,6 +527,7 @@ void CudaInputBatch::AddRowEdits(const CudaGroupRequest& request,
       last_edits_ = AddView(request, view);
     }
     SetEdits(first_logits_row + i, 1, *last_edits_);
+    if (is_masked) SetListMask(request, *list, first_logits_row + i);
   }
 }
 

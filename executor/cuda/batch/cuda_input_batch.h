@@ -30,6 +30,7 @@
 #include "executor/cuda/batch/cuda_batch_arrays.h"
 #include "executor/cuda/batch/cuda_batch_logprobs.h"
 #include "executor/cuda/batch/cuda_groups.h"
+#include "executor/cuda/batch/cuda_list_masks.h"
 #include "executor/cuda/batch/cuda_verify_rows.h"
 #include "executor/selection_rows.h"
 #include "kernels/attention/cuda_attention_plan.h"
@@ -94,9 +95,11 @@ struct CudaInputBatch : CudaBatchArrays<HostArray> {
     int page_size = 1;
     int max_positions = 1;  // covered by a page table
     int max_edits = 0;
+    int first_list_mask = 0;  // place of the mask of CudaListMasks' first slot
   };
-  explicit CudaInputBatch(const Shape& of)
-      : shape(of), log_probs(of.vocab_size) {}
+  // `list_masks` outlives it; null: all lists of legal tokens are edits.
+  explicit CudaInputBatch(const Shape& of, CudaListMasks* list_masks = nullptr)
+      : shape(of), log_probs(of.vocab_size), list_masks_(list_masks) {}
 
   // Adds the group's rows, one per slot; returns parts by rank.
   // REQUIRES: there are no prompts yet.
@@ -169,6 +172,13 @@ struct CudaInputBatch : CudaBatchArrays<HostArray> {
   int num_sampled = 0;       // draws, except drafts verified by rejection
   int64_t num_device_edits = 0;  // capacity for edits built on the device
 
+  // Masks of lists that the device does not have.
+  struct NewMask {
+    int mask = 0;  // its place
+    std::span<const TokenId> list;
+  };
+  std::vector<NewMask> new_masks;
+
   // Inputs of attention planning.
   std::vector<CudaAttentionRow> attention_rows;
   std::vector<CudaSharedPrefix> shared_runs;
@@ -224,6 +234,13 @@ struct CudaInputBatch : CudaBatchArrays<HostArray> {
   // Gives each row of logits the place whose mask it has.
   void AddMasks(const CudaGroup& group, const CudaGroupRequest& request,
                 const LogitsRows& logits_rows);
+  // True if a list is a mask instead of edits.
+  bool IsMasked(std::span<const TokenId> list) const {
+    return list_masks_ != nullptr && std::ssize(list) > kMaxListEdits;
+  }
+  // Gives a row of logits the mask of a list.
+  void SetListMask(const CudaGroupRequest& request,
+                   std::span<const TokenId> list, int logits_row);
   // Adds the edits of request.logits_rows. Consecutive rows share equal lists.
   void AddRowEdits(const CudaGroupRequest& request, int first_logits_row);
   void AddVerified(const CudaGroupRequest& request, int first_logits_row,
@@ -243,6 +260,7 @@ struct CudaInputBatch : CudaBatchArrays<HostArray> {
   // The last list that was added for the current request. Rows with equal edits
   // share it.
   std::optional<CudaRowEdits> last_edits_;
+  CudaListMasks* list_masks_;
 };
 
 }  // namespace espalier

@@ -39,6 +39,7 @@ int64_t SpareEdits(const CudaStepLimits& limits) {
 CudaStepLimits StepLimitsOf(const ModelDescription& model,
                             const CudaCallBounds& bounds) {
   CudaStepLimits limits;
+  limits.vocab_size = model.vocab_size;
   limits.max_rows = std::min(bounds.max_logits, bounds.max_tokens);
   limits.max_tokens = bounds.max_tokens;
   limits.num_slots = 2 * limits.max_rows;
@@ -68,6 +69,7 @@ StepLimits LimitsOfRequests(const CudaStepLimits& limits) {
           .max_eos_token_ids = kMaxEosTokenIds,
           .max_scored_at_once = limits.max_rows > 1 ? limits.max_rows - 1 : 1,
           .max_score_edits = limits.max_edits - SpareEdits(limits),
+          .max_list_edits = kMaxListEdits,
           .max_candidates = limits.max_candidates};
 }
 

@@ -17,9 +17,10 @@ struct CudaStepLimits {
   // which have a slot each for one step. A plan has at most max_rows rows of
   // logits and each path at least one, so max_rows more slots are enough.
   int num_slots = 2;
-  int table_stride = 1;    // pages per sequence
-  int source_stride = 0;   // pages per source; 0: the model has no encoder
-  int num_pages = 1;       // that tables may name
+  int table_stride = 1;   // pages per sequence
+  int source_stride = 0;  // pages per source; 0: the model has no encoder
+  int num_pages = 1;      // that tables may name
+  int vocab_size = 1;
   int max_candidates = 4;  // per step, sampled tokens included
   int max_eos_token_ids = 1;
   int max_edits = 1;        // per step
@@ -33,6 +34,13 @@ struct CudaStepLimits {
   int num_row_tables() const { return max_rows < 64 ? max_rows : 64; }
   // Token masks that later steps use again, beside one for each row.
   int num_cached_masks() const { return 1024; }
+  // And those of lists of tokens.
+  int num_list_masks() const { return max_rows < 256 ? 256 : max_rows; }
+  int first_cached_mask() const { return max_rows; }
+  int first_list_mask() const { return max_rows + num_cached_masks(); }
+  int64_t num_masks() const {
+    return int64_t{first_list_mask()} + num_list_masks();
+  }
   // Log-probability queries: candidates and tokens of prompts.
   int max_asked_tokens() const { return max_candidates + max_rows; }
 };

@@ -7,6 +7,7 @@
 #include "base/cuda_memory.h"
 #include "base/status.h"
 #include "executor/cuda/transfer/cuda_array_layout.h"
+#include "kernels/constrain/token_masks.h"
 
 namespace espalier {
 namespace {
@@ -63,6 +64,8 @@ int64_t LayOut(const CudaStepLimits& limits, int page_size, int* words,
   layout.Add(&state.clock, 1);
   layout.Add(&state.masks, 1);
   layout.Add(&arrays->mask_jobs, int64_t{2} * limits.max_rows);
+  layout.Add(&arrays->masks,
+             limits.num_masks() * NumMaskWords(limits.vocab_size));
   layout.Add(&state.scratch, int64_t{4} * limits.num_slots);
   layout.Add(&arrays->candidates, limits.max_candidates);
   layout.Add(&arrays->num_candidates, limits.max_rows);
@@ -94,6 +97,11 @@ absl::Status FillTables(int* tables, int64_t num_words, int value) {
 }
 
 }  // namespace
+
+int64_t CudaStepMemory::num_mask_bytes() const {
+  return limits_.num_masks() * NumMaskWords(limits_.vocab_size) *
+         static_cast<int64_t>(sizeof(uint32_t));
+}
 
 absl::StatusOr<CudaStepMemory> CudaStepMemory::Create(
     const CudaStepLimits& limits, PageId null_page, int page_size) {

@@ -26,6 +26,9 @@ struct CudaStepArrays : CudaBatchArrays<DeviceArray>,
   CudaStepLogprobs log_probs;
   unsigned* verify_counters = nullptr;  // [max_rows]  0 between steps
   CudaMaskJob* mask_jobs = nullptr;     // [2 * max_rows]
+  // [num_masks, NumMaskWords(vocab_size)]: of rows, then kept ones, then those
+  // of lists.
+  uint32_t* masks = nullptr;
 };
 
 class CudaStepMemory {
@@ -46,6 +49,8 @@ class CudaStepMemory {
   int64_t num_bytes() const {
     return static_cast<int64_t>(words_.size_bytes());
   }
+  // The part of num_bytes() that holds masks.
+  int64_t num_mask_bytes() const;
   // The part of num_bytes() that holds tables.
   int64_t num_table_bytes() const {
     return num_table_words_ * static_cast<int64_t>(sizeof(int));

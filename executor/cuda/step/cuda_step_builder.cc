@@ -12,6 +12,7 @@
 #include "executor/cuda/batch/cuda_draft_room.h"
 #include "executor/cuda/step/cuda_group_init.h"
 #include "executor/cuda/step/cuda_step_drafts.h"
+#include "kernels/constrain/token_masks.h"
 
 namespace espalier {
 namespace {
@@ -63,10 +64,12 @@ CudaStepBuilder::CudaStepBuilder(const ModelDescription& model,
     : shape_{.vocab_size = model.vocab_size,
              .page_size = model.page_size,
              .max_positions = memory->limits().table_stride * model.page_size,
-             .max_edits = memory->limits().max_edits},
+             .max_edits = memory->limits().max_edits,
+             .first_list_mask = memory->limits().first_list_mask()},
       memory_(memory),
       device_ordinal_(device.ordinal),
       constraints_(constraints),
+      list_masks_(memory->limits().num_list_masks()),
       groups_(memory->limits().num_slots),
       uploader_(memory->arrays(), memory->limits(), attention, device) {}
 
@@ -82,7 +85,7 @@ absl::StatusOr<CudaStep> CudaStepBuilder::Build(
   RETURN_IF_ERROR(FindGroups(plan));
   CudaStep step;
   step.moves = groups_.TakeMoves();
-  CudaInputBatch batch(shape_);
+  CudaInputBatch batch(shape_, &list_masks_);
   RETURN_IF_ERROR(LayOut(plan, &batch, &step));
   uploader_.Send(batch, delta_);
   if (!step.placed_drafts.empty()) uploader_.ForgetDrafts();
@@ -90,6 +93,7 @@ absl::StatusOr<CudaStep> CudaStepBuilder::Build(
   step.shape.has_partials = uploader_.has_partials();
   step.shape.has_cross_partials = uploader_.has_cross_partials();
   step.shape.has_own_tables = uploader_.has_own_tables();
+  PutMasks(batch);
   PutCopies(plan);
   DropPassing(plan);
   was_reset_ = false;
@@ -103,6 +107,7 @@ void CudaStepBuilder::DropEnded(const StepPlan& plan) {
 void CudaStepBuilder::Reset(int64_t num_steps) {
   groups_.Clear();
   uploader_.Forget();
+  list_masks_.Clear();
   was_reset_ = true;
   num_steps_ = num_steps;
 }
@@ -504,6 +509,16 @@ absl::Status CudaStepBuilder::CheckLimits(const CudaInputBatch& batch,
                              ", the executor has room for ", figure.second);
   }
   return absl::OkStatus();
+}
+
+void CudaStepBuilder::PutMasks(const CudaInputBatch& batch) {
+  const int num_words = NumMaskWords(shape_.vocab_size);
+  for (const auto& [mask, list] : batch.new_masks) {
+    std::vector<uint32_t> words(num_words);
+    for (const TokenId token : list) words[token / 32] |= 1u << (token % 32);
+    delta_->Put<uint32_t>(memory_->arrays().masks + int64_t{mask} * num_words,
+                          words);
+  }
 }
 
 void CudaStepBuilder::PutCopies(const StepPlan& plan) {

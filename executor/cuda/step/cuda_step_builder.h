@@ -26,6 +26,7 @@
 #include "executor/cuda/batch/cuda_constraints.h"
 #include "executor/cuda/batch/cuda_groups.h"
 #include "executor/cuda/batch/cuda_input_batch.h"
+#include "executor/cuda/batch/cuda_list_masks.h"
 #include "executor/cuda/batch/cuda_step_memory.h"
 #include "executor/cuda/step/cuda_step.h"
 #include "executor/cuda/transfer/cuda_delta.h"
@@ -116,6 +117,7 @@ class CudaStepBuilder {
   absl::Status CheckPages(const StepPlan& plan, int row) const;
   absl::Status CheckLimits(const CudaInputBatch& batch,
                            const CudaStep& step) const;
+  void PutMasks(const CudaInputBatch& batch);
   void PutCopies(const StepPlan& plan);
   void DropPassing(const StepPlan& plan);
 
@@ -126,6 +128,7 @@ class CudaStepBuilder {
 
   const CudaConstraints* const constraints_;
 
+  CudaListMasks list_masks_;
   CudaGroups groups_;
   CudaBatchUploader uploader_;
   bool was_reset_ = false;  // since the last step

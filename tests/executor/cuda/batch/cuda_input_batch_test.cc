@@ -4,6 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <climits>
+#include <memory>
+#include <numeric>
+#include <span>
 #include <vector>
 
 #include "executor/cuda/step/cuda_step_builder.h"
@@ -407,6 +411,83 @@ TEST(CudaInputBatchTest, RowsWithNothingButWhatIsAllowedAreRestricted) {
   EXPECT_TRUE(batch.has_edits());
 }
 
+TEST(CudaInputBatchTest, LongListsAreMasksThatAreSentOnce) {
+  SelectionParams params;
+  params.allowed_owner = std::make_shared<int>(1);
+  params.processors.suppress_tokens = {3};
+  std::vector<TokenId> long_list(kMaxListEdits + 1);
+  std::iota(long_list.begin(), long_list.end(), 0);
+  const std::vector<TokenId> other(long_list.begin(), long_list.end());
+  const std::span<const TokenId> all(long_list);
+  const std::span<const TokenId> few = std::span(other).first(kMaxListEdits);
+  CudaInputBatch::Shape shape = kShape;
+  shape.vocab_size = 500;
+  shape.first_list_mask = 40;
+  CudaListMasks masks(3);
+  const std::vector<std::span<const TokenId>> allowed = {all, few, all};
+  CudaGroupRequest request = Ask(4);
+  request.params = &params;
+  request.allowed = allowed;
+  CudaInputBatch batch(shape, &masks);
+  batch.AddBeams(Group(0, 3, 0, 5), request);
+  EXPECT_TRUE(batch.has_masks());
+  EXPECT_EQ(batch.row_edits[0].mask, 40);
+  EXPECT_EQ(batch.row_edits[0].is_allow_list, 0);
+  EXPECT_EQ(batch.row_edits[0].end - batch.row_edits[0].begin, 1);  // a ban
+  EXPECT_EQ(batch.row_edits[1].mask, -1);
+  EXPECT_TRUE(batch.row_edits[1].is_allow_list);
+  EXPECT_EQ(batch.row_edits[2].mask, 40);
+  ASSERT_EQ(batch.new_masks.size(), 1u);
+  EXPECT_EQ(batch.new_masks[0].mask, 40);
+  EXPECT_EQ(batch.new_masks[0].list.data(), all.data());
+  // The device has it now, and needs another.
+  const std::vector<std::span<const TokenId>> later = {all, other, few};
+  request.allowed = later;
+  CudaInputBatch next(shape, &masks);
+  next.AddBeams(Group(0, 3, 0, 6), request);
+  EXPECT_EQ(next.row_edits[0].mask, 40);
+  EXPECT_EQ(next.row_edits[1].mask, 41);
+  ASSERT_EQ(next.new_masks.size(), 1u);
+  EXPECT_EQ(next.new_masks[0].mask, 41);
+  EXPECT_EQ(next.mask_rows[0].constraint, -1);
+}
+
+TEST(CudaListMasksTest, TheLeastRecentlyUsedMaskMakesRoom) {
+  const auto owner = std::make_shared<int>(1);
+  const TokenId lists[4] = {};
+  CudaListMasks masks(3);
+  const auto take = [&](int list) {
+    return masks.Take(owner, std::span(&lists[list], 1));
+  };
+  const int first = take(0).index;
+  const int second = take(1).index;
+  EXPECT_TRUE(take(2).is_new);
+  EXPECT_FALSE(take(0).is_new);
+  EXPECT_EQ(take(3).index, second);
+  EXPECT_FALSE(take(0).is_new);
+  EXPECT_EQ(take(0).index, first);
+  EXPECT_TRUE(take(1).is_new);
+  masks.Clear();
+  for (int list = 0; list < 3; ++list) EXPECT_TRUE(take(list).is_new);
+}
+
+// Another constraint's list may be where one was whose constraint is gone, and
+// requests for items of one catalogue share its lists.
+TEST(CudaListMasksTest, AListIsKnownAsLongAsItsOwnerLives) {
+  const TokenId list[2] = {};
+  CudaListMasks masks(3);
+  auto owner = std::make_shared<int>(1);
+  const auto other = std::make_shared<int>(2);
+  const int index = masks.Take(owner, list).index;
+  EXPECT_FALSE(masks.Take(owner, list).is_new);
+  EXPECT_FALSE(masks.Take(other, list).is_new);
+  owner.reset();
+  EXPECT_TRUE(masks.Take(other, list).is_new);
+  EXPECT_FALSE(masks.Take(other, list).is_new);
+  EXPECT_TRUE(masks.Take(other, std::span(list).first(1)).is_new);
+  EXPECT_EQ(masks.Take(other, std::span(list).first(1)).index, index);
+}
+
 TEST(CudaInputBatchTest, RowsHavePlacesWhoseMasksTheDeviceFinds) {
   SelectionParams params;
   params.processors.suppress_tokens = {3};
@@ -421,6 +502,7 @@ TEST(CudaInputBatchTest, RowsHavePlacesWhoseMasksTheDeviceFinds) {
   CudaInputBatch batch(kShape);
   batch.AddBeams(group, request);
   EXPECT_TRUE(batch.has_masks());
+  EXPECT_FALSE(batch.has_items());
   EXPECT_EQ(batch.edits.size(), 1u);
   EXPECT_EQ(batch.groups[0].constraint, 2);
   EXPECT_EQ(batch.groups[0].end_position, 14);
@@ -441,6 +523,7 @@ TEST(CudaInputBatchTest, RowsHavePlacesWhoseMasksTheDeviceFinds) {
   next.AddBeams(Group(3, 2, 0, 5), Ask(4));
   group.first_slot = 6;
   next.AddBeams(group, request);
+  EXPECT_FALSE(next.has_items());
   EXPECT_EQ(next.mask_rows[0].constraint, -1);
   EXPECT_EQ(next.groups[0].constraint, -1);
   EXPECT_EQ(next.groups[0].max_candidates, INT_MAX);
@@ -448,6 +531,19 @@ TEST(CudaInputBatchTest, RowsHavePlacesWhoseMasksTheDeviceFinds) {
     EXPECT_EQ(next.mask_rows[2 + rank].beam, 6 + rank);
     EXPECT_EQ(next.mask_rows[2 + rank].room, 14);
   }
+}
+
+TEST(CudaInputBatchTest, StepsWithItemsAreToldApart) {
+  SelectionParams params;
+  params.constraint.emplace().items.trie.num_nodes = 1;
+  CudaGroupRequest request = Ask(4);
+  request.params = &params;
+  request.constraint = 1;
+  CudaInputBatch batch(kShape);
+  batch.AddBeams(Group(0, 2, 0, 5), Ask(4));
+  EXPECT_FALSE(batch.has_items());
+  batch.AddBeams(Group(2, 2, 0, 5), request);
+  EXPECT_TRUE(batch.has_items());
 }
 
 // Their next beams are the host's choice.

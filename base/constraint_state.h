@@ -1,5 +1,6 @@
 // States of a constraint as its tables have them: one definition for the host
-// and for devices, equal to that of TextConstraint (constrain/).
+// and for devices, equal to that of TextConstraint (constrain/), or that of
+// items (base/item_tables.h).
 //
 // Pure functions of tables in memory that the caller can read.
 #pragma once
@@ -13,6 +14,8 @@
 namespace espalier {
 
 inline constexpr int32_t kNoConstraintState = -1;
+
+// These are for tables of texts.
 
 // True if tokens are those of the start of a text.
 ESPALIER_HOST_DEVICE inline bool IsFirstToken(const ConstraintTables& tables,
@@ -65,10 +68,13 @@ ESPALIER_HOST_DEVICE inline bool IsEndId(const ConstraintTables& tables,
   return false;
 }
 
+// The next ones are for tables of items, too.
+
 // True if no token may follow where the sequence has room for `room` tokens: an
 // end id was taken, or none fits. REQUIRES: `state` follows legal tokens.
 ESPALIER_HOST_DEVICE inline bool EndsAt(const ConstraintTables& tables,
                                         int32_t state, int32_t room) {
+  if (tables.has_items()) return tables.items.Ends(state, room);
   return !HasTokens(tables, state) || tables.more[state] > room;
 }
 
@@ -78,6 +84,7 @@ ESPALIER_HOST_DEVICE inline bool EndsAt(const ConstraintTables& tables,
 ESPALIER_HOST_DEVICE inline int32_t AdvanceState(const ConstraintTables& tables,
                                                  int32_t state, TokenId token) {
   constexpr int32_t kNever = INT32_MAX;
+  if (tables.has_items()) return tables.items.Advance(state, token);
   if (!HasTokens(tables, state)) return kNoConstraintState;
   if (IsEndId(tables, token)) {
     return AcceptsText(tables, state) ? tables.num_states + 2
@@ -107,6 +114,7 @@ ESPALIER_HOST_DEVICE inline bool IsLegalToken(const ConstraintTables& tables,
                                               int32_t state, int32_t room,
                                               TokenId token) {
   if (room < 1) return false;
+  if (tables.has_items()) return tables.items.IsLegal(state, room, token);
   const int32_t next = AdvanceState(tables, state, token);
   if (next < 0) return false;
   return next == tables.num_states + 2 || MinTokens(tables, next) <= room - 1;

@@ -1,7 +1,8 @@
-// ConstraintTables: a language of texts for one vocabulary as arrays, so that a
-// device can find the legal tokens of a state (kernels/constrain/). A
-// TextConstraint offers them (constrain/text_constraint.h), which says what its
-// states and tokens are.
+// ConstraintTables: a language for one vocabulary as arrays, so that a device
+// can find the legal tokens of a state (kernels/constrain/): items of a
+// catalogue, which an ItemConstraint offers (base/item_tables.h), or texts. Of
+// texts a TextConstraint offers them (constrain/text_constraint.h), which says
+// what its states and tokens are.
 //
 //   state   0 to num_states - 1   of the automaton; 0 is its start
 //           num_states            before the first token
@@ -14,7 +15,9 @@
 
 #include <cstdint>
 
+#include "base/host_device.h"
 #include "base/ids.h"
+#include "base/item_tables.h"
 
 namespace espalier {
 
@@ -26,6 +29,8 @@ struct TokenTexts {
 
 struct ConstraintTables {
   int vocab_size = 0;
+  // With items all below is unset.
+  ItemTables items = {};
   TokenTexts inside = {};
   // Tokens at the start of a text; null: as `inside`. A token that adds nothing
   // here and something inside is a space that is dropped.
@@ -42,6 +47,10 @@ struct ConstraintTables {
   const int32_t* more = nullptr;  // [num_states + 2]
   int num_end_ids = 0;
   const TokenId* end_ids = nullptr;  // ascending; they add no text
+
+  ESPALIER_HOST_DEVICE bool has_items() const {
+    return items.trie.num_nodes > 0;
+  }
 };
 
 }  // namespace espalier

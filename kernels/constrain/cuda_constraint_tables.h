@@ -16,7 +16,7 @@ namespace espalier {
 
 // A constraint as kernels have it, in device memory.
 struct CudaConstraint {
-  ConstraintTables tables;  // with device pointers
+  ConstraintTables tables;  // with device pointers; of items there is no more
   // With room for this many tokens, any token is legal that is legal at all.
   int32_t max_need = 0;
   // By state, [num_states + 2], written by kernels:

@@ -140,6 +140,11 @@ __device__ void AddJob(const CudaMaskInputs& in, const CudaMaskJob& job) {
   in.jobs[atomicAdd(&in.cache->num_jobs, 1)] = job;
 }
 
+__device__ void AddItemJob(const CudaMaskInputs& in, const CudaMaskJob& job) {
+  const int before = atomicAdd(&in.cache->num_item_jobs, 1);
+  in.jobs[2 * in.num_rows - 1 - before] = job;
+}
+
 // Returns the place of the kept mask of a state, which becomes a job if it is
 // not there; -1 if there is no place.
 __device__ int FindKept(const CudaMaskInputs& in, int constraint, int32_t state,
@@ -172,7 +177,11 @@ __device__ int FindMask(const CudaMaskInputs& in, int row, int first_cached) {
     if (state < 0) return row;  // no beam
     room -= in.positions[in.logits_tokens[row]];
   }
-  const CudaConstraint constraint = in.constraints[place.constraint];
+  const CudaConstraint& constraint = in.constraints[place.constraint];
+  if (constraint.tables.has_items()) {
+    AddItemJob(in, {place.constraint, state, room, row});
+    return row;
+  }
   if (HasTokens(constraint.tables, state) && room >= 1) {
     const int32_t need =
         *static_cast<volatile int32_t*>(constraint.needs + state);

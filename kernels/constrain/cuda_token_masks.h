@@ -8,7 +8,8 @@
 //
 // The states of texts recur, so the masks of states are kept: those for any
 // room that is large enough (CudaConstraint::needs). With less room, near
-// max_new_tokens, a row has a mask of its own, which each step makes.
+// max_new_tokens, a row has a mask of its own, which each step makes. So do
+// rows whose constraint has items (kernels/constrain/cuda_item_masks.h).
 //
 // Bits equal those of reference::TokenMask.
 #pragma once
@@ -51,6 +52,7 @@ struct CudaMaskCache {
   uint32_t epoch = 1;
   int num_taken = 0;  // may exceed the number of places
   int num_jobs = 0;   // in the running step
+  int num_item_jobs = 0;
 };
 
 struct CudaMaskInputs {
@@ -68,7 +70,8 @@ struct CudaMaskInputs {
   const int* logits_tokens = nullptr;  // [num_rows]
   const int* positions = nullptr;
   CudaMaskCache* cache = nullptr;  // [1]
-  CudaMaskJob* jobs = nullptr;     // [2 * num_rows]
+  // [2 * num_rows]  jobs of texts; those of items are last, in reverse order
+  CudaMaskJob* jobs = nullptr;
 };
 
 // Finds the mask of each row with a constraint: the one of its number, or a
@@ -78,7 +81,7 @@ struct CudaMaskInputs {
 //   found         receives the number of row r's mask in found[r * stride]
 //   also_found    as `found`; or null
 // Enqueues on `stream` and returns; never allocates, may be captured.
-// REQUIRES: cache->num_jobs is 0.
+// REQUIRES: cache->num_jobs and num_item_jobs are 0.
 // Errors: kInvalidArgument if a size is below 1; kInternal if the launch is
 // refused.
 absl::Status CudaFindMasks(const CudaMaskInputs& inputs, int first_cached,
@@ -89,7 +92,7 @@ absl::Status CudaFindMasks(const CudaMaskInputs& inputs, int first_cached,
 // the device: texts are read in words.
 inline constexpr int kTokenTextPadding = 20;
 
-// Writes the mask of each job, NumMaskWords(vocab_size) words from
+// Writes the mask of each job of texts, NumMaskWords(vocab_size) words from
 // masks[job.mask * NumMaskWords(vocab_size)] on, and the needs of states whose
 // masks are kept. Enqueues on `stream` and returns; never allocates, may be
 // captured.

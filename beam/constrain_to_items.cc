@@ -126,7 +126,8 @@ absl::StatusOr<std::shared_ptr<const ItemConstraint>> ConstrainToItems(
   ItemOptions options = {
       .end_ids = end_ids.items(),
       .min_length = static_cast<int32_t>(std::min<int64_t>(
-          params.min_new_tokens, std::numeric_limits<int32_t>::max()))};
+          params.min_new_tokens, std::numeric_limits<int32_t>::max())),
+      .vocab_size = vocab_size};
   ASSIGN_OR_RETURN(options.excluded,
                    ExcludedItems(params.constraint->exclude, tokenizer));
   for (const std::vector<int64_t>& prefix :

@@ -134,7 +134,8 @@ bool SequenceGroup::CanPlanAhead() const {
   if (speculation_.CanDraftAhead()) return true;
   if (!speculation_.AllowsPlainAhead()) return false;
   // The step generates the token after the one whose result is outstanding.
-  return search_.LengthOf(0) + 2 <= *request_.params.max_new_tokens &&
+  return search_.LengthOf(0) + 2 <=
+             strategy().stopping_criteria().max_length() &&
          CanRunAhead(strategy(), *writer_.params());
 }
 

@@ -23,6 +23,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -77,6 +78,10 @@ class Constraint {
   // True if no token may follow. REQUIRES: not the start.
   virtual bool ends(State state, int32_t room) const = 0;
 
+  // Returns a number of tokens that no sequence exceeds.
+  virtual int32_t max_length() const {
+    return std::numeric_limits<int32_t>::max();
+  }
   // Upper bounds for any `num_sequences` different sequences of one length: of
   // their legal tokens together, and of those legal tokens after which the
   // sequence ends, unless it ends after all of them.
@@ -89,6 +94,9 @@ class Constraint {
   virtual std::optional<ConstraintTables> tables() const {
     return std::nullopt;
   }
+  // Returns the owner of the trie of tables() with items, which constraints of
+  // one catalogue share; null without.
+  virtual std::shared_ptr<const void> trie_owner() const { return nullptr; }
 
   // Appends to `*bytes` the bytes with which every text continues after
   // `state`, up to `max_bytes`: while one byte alone may follow, and no text

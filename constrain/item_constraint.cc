@@ -34,8 +34,7 @@ ItemConstraint::ItemConstraint(std::shared_ptr<const ItemCatalogue> items,
   if (too_short_ != nullptr) tables_.too_short = too_short_->view();
   Exclude();
   const auto all = static_cast<Node>(items_->num_nodes());
-  has_inner_ends_ =
-      has_end_ids() && items_->num_items() > items_->NumLeaves({0, all});
+  has_inner_ends_ = items_->num_items() > items_->NumLeaves({0, all});
 }
 
 void ItemConstraint::Exclude() {
@@ -209,6 +208,12 @@ ItemConstraint::List ItemConstraint::MakeList(Node node, int32_t level,
   list.tokens = are_all ? items_->TokensOf(children)
                         : std::span<const TokenId>(list.kept);
   return list;
+}
+
+std::optional<ConstraintTables> ItemConstraint::tables() const {
+  if (options_.vocab_size == 0) return std::nullopt;
+  if (has_inner_ends_ && !has_end_ids()) return std::nullopt;
+  return ConstraintTables{.vocab_size = options_.vocab_size, .items = tables_};
 }
 
 int64_t ItemConstraint::MaxLegal(int64_t num_sequences) const {

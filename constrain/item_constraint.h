@@ -23,12 +23,14 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "base/constraint_tables.h"
 #include "base/ids.h"
 #include "base/item_tables.h"
 #include "constrain/constraint.h"
@@ -46,6 +48,8 @@ struct ItemOptions {
   TokenLists excluded_prefixes = {};
   // Shorter items must not come; an end id at their end does not count.
   int32_t min_length = 0;
+  // Tokens of the vocabulary, if there are to be tables; all ids are below.
+  int vocab_size = 0;
   // Limit on the lists that are kept.
   int64_t max_list_bytes = int64_t{64} << 20;
 };
@@ -69,12 +73,18 @@ class ItemConstraint final : public Constraint {
   bool ends(State state, int32_t room) const override {
     return tables_.Ends(state, room);
   }
+  int32_t max_length() const override { return items_->max_length(); }
   int64_t MaxLegal(int64_t num_sequences) const override;
   int64_t MaxLast(int64_t num_sequences) const override;
 
   // Returns the number of tokens of the shortest item that may come; -1 if
   // there is none.
   int32_t MinRoom() const;
+
+  // None if an item may both end a sequence and begin another item: samples end
+  // there, and beams go on as well, so that the state does not say it.
+  std::optional<ConstraintTables> tables() const override;
+  std::shared_ptr<const void> trie_owner() const override { return items_; }
 
   const ItemCatalogue& items() const { return *items_; }
   // The arrays from which legal tokens and states follow. Valid as long as this
@@ -122,7 +132,7 @@ class ItemConstraint final : public Constraint {
   std::vector<ItemTables::Excluded> excluded_;
   std::vector<Node> above_;
   ItemTables tables_;            // they refer to the above
-  bool has_inner_ends_ = false;  // if there are end ids
+  bool has_inner_ends_ = false;  // some item begins another one
   const absl::Status too_many_lists_;
 
   mutable std::mutex mutex_;

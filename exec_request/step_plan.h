@@ -108,6 +108,8 @@ struct SelectionParams {
   bool reports_legal_mass = false;
   // Owns the memory that PlanSelection::allowed points to, and `constraint`.
   std::shared_ptr<const void> allowed_owner = nullptr;
+  // Owns the trie of `constraint`, if that has items.
+  std::shared_ptr<const void> trie_owner = nullptr;
   // The constraint that says which tokens are allowed, if it has tables and the
   // executor makes masks of them (ModelDescription::has_token_masks).
   std::optional<ConstraintTables> constraint = std::nullopt;

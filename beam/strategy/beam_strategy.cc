@@ -62,7 +62,8 @@ void BeamStrategy::DescribeSelection(PlanSelection* selection) const {
   BeamSelection& beams = selection->Choose<BeamSelection>();
   beams.num_candidates = num_candidates;
   // No beam continues after the last step.
-  beams.may_lack = is_usual && num_generated_ + 1 < max_new_tokens_;
+  beams.may_lack =
+      is_usual && num_generated_ + 1 < stopping_criteria_.max_length();
   if (!stopping_criteria_.is_by_token()) return;
   const std::span<const TokenId> eos_token_ids = stopping_criteria_.token_ids();
   selection->eos_token_ids.assign(eos_token_ids.begin(), eos_token_ids.end());

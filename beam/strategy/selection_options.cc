@@ -167,6 +167,7 @@ std::shared_ptr<const SelectionParams> MakeSelectionParams(
   selection.domain = by_logits ? ScoreDomain::kLogits : ScoreDomain::kLogProbs;
   if (constraint != nullptr && has_token_masks) {
     selection.constraint = constraint->tables();
+    selection.trie_owner = constraint->trie_owner();
   }
   selection.allowed_owner = std::move(constraint);
   selection.processors = MakeProcessors(params);

@@ -31,6 +31,9 @@ StoppingCriteria::StoppingCriteria(const GenerationParams& params,
       text_(params.stop.empty() ? nullptr : std::move(text)),
       eos_token_ids_(DistinctEosTokenIds(params)),
       max_new_tokens_(SaturateToInt(params.max_new_tokens.value_or(0))),
+      max_length_(constraint_ == nullptr
+                      ? max_new_tokens_
+                      : std::min(max_new_tokens_, constraint_->max_length())),
       max_list_bytes_(constraint_ == nullptr
                           ? std::numeric_limits<int64_t>::max()
                           : constraint_->max_list_bytes()) {

@@ -101,6 +101,8 @@ class StoppingCriteria {
     }
     return std::ranges::binary_search(LegalTokens(progress).tokens, token);
   }
+  // Returns the number of tokens that no sequence exceeds.
+  int32_t max_length() const { return max_length_; }
   const std::shared_ptr<const Constraint>& constraint() const {
     return constraint_;
   }
@@ -156,6 +158,7 @@ class StoppingCriteria {
   const std::shared_ptr<const RequestText> text_;       // null: no stop strings
   const SharedList<TokenId> eos_token_ids_;             // ascending
   const int32_t max_new_tokens_;
+  const int32_t max_length_;
   // See CheckMemory.
   const int64_t max_list_bytes_;
   mutable int64_t num_list_bytes_ = 0;

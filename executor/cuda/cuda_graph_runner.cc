@@ -1,10 +1,12 @@
 #include "executor/cuda/cuda_graph_runner.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <utility>
 
 #include "base/status.h"
+#include "kernels/constrain/cuda_item_masks.h"
 #include "kernels/constrain/cuda_token_masks.h"
 
 namespace espalier {
@@ -225,6 +227,11 @@ absl::Status CudaGraphRunner::EnqueueAll(
   if (shape.max_asked > 0) RETURN_IF_ERROR(EnqueueLogprobs(shape));
   CudaBeamState state = arrays.state;
   state.constraints = constraints_;
+  if (shape.has_item_masks) {
+    RETURN_IF_ERROR(CudaFindItemStates(
+        state, arrays.candidates, arrays.num_candidates, shape.max_groups,
+        std::max({shape.max_candidates, shape.max_draws, 1}), stream_));
+  }
   return CudaUpdateBeams(state, arrays.candidates, arrays.num_candidates,
                          reports_, shape.max_groups, stream_);
 }
@@ -247,7 +254,11 @@ absl::Status CudaGraphRunner::EnqueueMasks(const CudaStepShape& shape) {
       inputs, memory_->limits().first_cached_mask(), &arrays.row_edits->mask,
       shape.max_verified > 0 ? &arrays.verify_row_edits->mask : nullptr,
       kStride, stream_));
-  return CudaMakeTokenMasks(inputs, arrays.masks, model_->device(), stream_);
+  const CudaDevice& device = model_->device();
+  if (shape.has_item_masks) {
+    RETURN_IF_ERROR(CudaMakeItemMasks(inputs, arrays.masks, device, stream_));
+  }
+  return CudaMakeTokenMasks(inputs, arrays.masks, device, stream_);
 }
 
 absl::Status CudaGraphRunner::EnqueueChoice(const CudaStepShape& shape) {

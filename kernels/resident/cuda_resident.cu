@@ -253,21 +253,61 @@ __device__ int32_t StateAfter(const GroupView& view,
   return state < 0 || EndsAt(tables, state, room) ? -1 : state;
 }
 
+// Returns the tokens that may follow a candidate. REQUIRES: a constraint.
+__device__ int RoomAfter(const CudaBeamState& state, const GroupView& view) {
+  return view.group.end_position - state.positions[view.group.first_slot] - 1;
+}
+
+// A state of items takes some ten reads that depend on each other. The few
+// threads of AdvanceGroups would take long for thousands of candidates.
+constexpr int kStateThreads = 128;
+
+__global__ void __launch_bounds__(kStateThreads)
+    FindItemStates(CudaBeamState state, const Candidate* candidates,
+                   const int* num_candidates) {
+  LaunchDependents();
+  GridDependencyWait();
+  const int group_idx = blockIdx.x;
+  if (group_idx >= *state.num_groups) return;
+  const GroupView view(state, group_idx);
+  if (!view.has_constraint()) return;
+  const ConstraintTables& tables =
+      state.constraints[view.group.constraint].tables;
+  if (!tables.has_items()) return;
+  const int first = state.selections[group_idx].first_candidate;
+  const int room = RoomAfter(state, view);
+  const int count =
+      view.draws_samples() ? view.group.num_draws : num_candidates[group_idx];
+  const auto stride = static_cast<int>(gridDim.y) * kStateThreads;
+  for (int i = static_cast<int>(blockIdx.y) * kStateThreads +
+               static_cast<int>(threadIdx.x);
+       i < count; i += stride) {
+    if (view.draws_samples() && view.draws[i].sample == kNoSample) continue;
+    const Candidate& candidate = candidates[first + i];
+    state.item_states[first + i] =
+        candidate.token < 0 ? -1 : StateAfter(view, tables, room, candidate);
+  }
+}
+
 // Makes candidates into beams; returns the number of live ones.
-//   room  tokens that may follow a candidate; with a constraint
+//   first  number of the first candidate
+//   room   tokens that may follow a candidate; with a constraint
 __device__ int TakeBeams(const CudaBeamState& state, const GroupView& view,
-                         const Candidate* candidates, int num_candidates,
-                         int room, const AdvanceScratch& scratch,
+                         const Candidate* candidates, int first,
+                         int num_candidates, int room,
+                         const AdvanceScratch& scratch,
                          Scan::TempStorage& storage) {
-  const ConstraintTables tables =
-      view.has_constraint() ? state.constraints[view.group.constraint].tables
-                            : ConstraintTables();
+  const ConstraintTables* const tables =
+      view.has_constraint() ? &state.constraints[view.group.constraint].tables
+                            : nullptr;
+  const bool has_items = tables != nullptr && tables->has_items();
   int32_t after = -1;  // the state after the thread's last candidate
   const auto lives = [&](int i) {
     const TokenId token = candidates[i].token;
     if (token < 0) return false;
     if (!view.has_constraint()) return !view.IsEos(token);
-    after = StateAfter(view, tables, room, candidates[i]);
+    after = has_items ? state.item_states[first + i]
+                      : StateAfter(view, *tables, room, candidates[i]);
     return after >= 0;
   };
   const auto take = [&](int i, int rank) {
@@ -348,8 +388,8 @@ __device__ void ReportGroup(const Candidate* candidates, int num_candidates,
 }
 
 __device__ void AdvanceGroup(const CudaBeamState& state, const GroupView& view,
-                             const Candidate* candidates, int num_candidates,
-                             AdvanceScratch scratch,
+                             const Candidate* candidates, int first,
+                             int num_candidates, AdvanceScratch scratch,
                              Scan::TempStorage& storage) {
   if (view.group.num_slots > kSharedSlots) {
     int* const wide = state.scratch + int64_t{4} * view.group.first_slot;
@@ -357,12 +397,9 @@ __device__ void AdvanceGroup(const CudaBeamState& state, const GroupView& view,
                wide + 2 * view.group.num_slots,
                wide + 3 * view.group.num_slots};
   }
-  const int room =
-      view.has_constraint()
-          ? view.group.end_position - state.positions[view.group.first_slot] - 1
-          : 0;
-  const int num_beams = TakeBeams(state, view, candidates, num_candidates, room,
-                                  scratch, storage);
+  const int room = view.has_constraint() ? RoomAfter(state, view) : 0;
+  const int num_beams = TakeBeams(state, view, candidates, first,
+                                  num_candidates, room, scratch, storage);
   __syncthreads();
   if (view.has_constraint()) KeepStates(view, num_beams, scratch);
   for (int rank = num_beams + threadIdx.x; rank < view.group.num_slots;
@@ -381,13 +418,12 @@ __device__ void AdvanceGroup(const CudaBeamState& state, const GroupView& view,
 //   masks  the cache during the step
 __device__ void EndMasks(const CudaBeamState& state,
                          const CudaMaskCache& masks) {
-  if (masks.num_jobs == 0) return;
+  if (masks.num_jobs == 0 && masks.num_item_jobs == 0) return;
   const bool is_full = masks.num_taken >= state.num_cached_masks;
   *state.masks = {
       .epoch = is_full ? static_cast<uint32_t>(state.clock->num_steps) + 1
                        : masks.epoch,
-      .num_taken = is_full ? 0 : masks.num_taken,
-      .num_jobs = 0};
+      .num_taken = is_full ? 0 : masks.num_taken};
 }
 
 __global__ void __launch_bounds__(kAdvanceThreads)
@@ -411,7 +447,7 @@ __global__ void __launch_bounds__(kAdvanceThreads)
   if (group_idx < num_groups) {
     const int count = NumCandidates(view, num_selected);
     ReportGroup(candidates + first, count, first, group_idx, report, reports);
-    AdvanceGroup(state, view, candidates + first, count,
+    AdvanceGroup(state, view, candidates + first, first, count,
                  {scratch, scratch + kSharedSlots, scratch + 2 * kSharedSlots,
                   scratch + 3 * kSharedSlots},
                  storage);
@@ -436,6 +472,22 @@ absl::Status CudaApplyStagedWrites(const CudaStagedWrite* segments,
 absl::Status CudaPrepareInputs(const CudaBeamState& state, int num_rows,
                                cudaStream_t stream) {
   return Launch(BeginStep, WarpEach(num_rows), stream, state, num_rows);
+}
+
+absl::Status CudaFindItemStates(const CudaBeamState& state,
+                                const Candidate* candidates,
+                                const int* num_candidates, int max_groups,
+                                int max_candidates, cudaStream_t stream) {
+  if (max_groups < 1 || max_candidates < 1) {
+    return InvalidArgument("cannot find states of ", max_candidates,
+                           " candidates of ", max_groups, " groups");
+  }
+  const int blocks = (max_candidates + kStateThreads - 1) / kStateThreads;
+  return Launch(FindItemStates,
+                {.grid = dim3(static_cast<unsigned>(max_groups),
+                              static_cast<unsigned>(blocks)),
+                 .block = dim3(kStateThreads)},
+                stream, state, candidates, num_candidates);
 }
 
 absl::Status CudaUpdateBeams(const CudaBeamState& state,

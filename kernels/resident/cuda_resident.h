@@ -8,6 +8,7 @@
 //                          copies of tails are listed; the batch's tokens and
 //                          positions are gathered
 //     (tail copies, forward pass, selection)
+//   CudaFindItemStates     of items, the states after candidates
 //   CudaUpdateBeams        the best candidates become beams, forked children
 //                          get their slots (kernels/resident/assign_slots.h),
 //                          and the host gets its report
@@ -94,6 +95,8 @@ struct CudaBeamState {
   int* slots = nullptr;
   uint32_t* samples = nullptr;  // index in the request; kNoSample: none
   int32_t* constraint_states = nullptr;  // after `tokens`; -1: no beam
+  // By candidate: the state after it, while beams are updated; of items only.
+  int32_t* item_states = nullptr;
   // By slot.
   int* sources = nullptr;  // slot to take over before the next step; -1
   int* tails = nullptr;    // page to write into
@@ -179,6 +182,16 @@ absl::Status CudaMoveGroup(const CudaBeamState& state, int from, int to,
 // REQUIRES: no group has only some of its rows below num_rows.
 absl::Status CudaPrepareInputs(const CudaBeamState& state, int num_rows,
                                cudaStream_t stream);
+
+// Runs after selection, in a step with groups whose constraint has items:
+// writes `item_states` of their candidates.
+//   candidates, num_candidates  as of CudaUpdateBeams
+// `max_groups` >= 1 is a bound of *num_groups, `max_candidates` >= 1 one of a
+// group's candidates, or samples.
+absl::Status CudaFindItemStates(const CudaBeamState& state,
+                                const Candidate* candidates,
+                                const int* num_candidates, int max_groups,
+                                int max_candidates, cudaStream_t stream);
 
 // Runs after selection. Of each group's candidates, best first, the first
 // num_slots whose token is no EOS id become its beams by rank; with a

@@ -6,15 +6,20 @@
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <memory>
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "constrain/item_constraint.h"
 #include "constrain/regex_language.h"
 #include "constrain/text_constraint.h"
 #include "tests/beam/group_driver.h"
 #include "tests/beam/search_alone.h"
+#include "tests/constrain/token_lists.h"
 #include "tests/status_matchers.h"
 
 namespace espalier {
@@ -38,7 +43,38 @@ std::vector<std::string> PairsOfLetters() {
   return tokens;
 }
 
+// Tokens but for the first; some items begin others, some end by it. One always
+// fits.
+std::shared_ptr<const Constraint> AnyItems(int vocab_size) {
+  std::mt19937 random(*rc::gen::arbitrary<uint32_t>());
+  const int num_tokens = *rc::gen::element(2, 4, vocab_size - 1);
+  Lists items = RandomLists(random, *rc::gen::inRange(1, 200),
+                            *rc::gen::inRange(1, 9), num_tokens);
+  const bool has_end_ids = *rc::gen::arbitrary<bool>();
+  for (std::vector<TokenId>& item : items) {
+    for (TokenId& token : item) ++token;
+    if (has_end_ids && random() % 8 == 0) item.push_back(kEndOfLetters);
+  }
+  Lists excluded;
+  if (*rc::gen::arbitrary<bool>()) {
+    for (const std::vector<TokenId>& item : items) {
+      if (random() % 4 == 0) excluded.push_back(item);
+    }
+  }
+  items.push_back({num_tokens, num_tokens, num_tokens});
+  std::erase(excluded, items.back());
+  ItemOptions item_options = {.excluded = ListsOf(excluded),
+                              .min_length = *rc::gen::element(0, 0, 2),
+                              .vocab_size = vocab_size};
+  if (has_end_ids) item_options.end_ids = {kEndOfLetters};
+  return std::make_shared<const ItemConstraint>(
+      std::make_shared<const ItemCatalogue>(ListsOf(items)),
+      std::move(item_options));
+}
+
 std::shared_ptr<const Constraint> AnyConstraint() {
+  const auto vocab_size = static_cast<int>(PairsOfLetters().size());
+  if (*rc::gen::inRange(0, 3) == 0) return AnyItems(vocab_size);
   const std::string pattern = *rc::gen::element<std::string>(
       "[a-d]+", "[a-d]{4,7}", "(a|bc*|dd)+", "a[bc]{0,3}", "[abc]{3}",
       "(ab?c?)*d", "abcabc|ab|d?", "[^d]{2,5}", "(aa?|b){1,3}d", "[ab]*[cd]",
@@ -183,6 +219,33 @@ TEST(ConstrainedGroupsTest, RunAheadAndRepeatStepsThatLackBeams) {
     EXPECT_EQ(result.usage.num_steps, alone.usage.num_steps);
   }
   EXPECT_GT(num_repeated, 10);
+}
+
+// All beams end after the last token of an item: none lacks, and no step is
+// planned ahead of it, although max_new_tokens is larger.
+TEST(ConstrainedGroupsTest, ItemsOfOneLengthTakeAStepForEachToken) {
+  const auto vocab_size = static_cast<int>(PairsOfLetters().size());
+  std::mt19937 random(3);
+  Lists items;
+  for (int i = 0; i < 2000; ++i) {
+    std::vector<TokenId>& item = items.emplace_back();
+    for (int t = 0; t < 4; ++t) item.push_back(1 + random() % 5);
+  }
+  const auto constraint = std::make_shared<const ItemConstraint>(
+      std::make_shared<const ItemCatalogue>(ListsOf(items)),
+      ItemOptions{.end_ids = {kEndOfLetters}, .vocab_size = vocab_size});
+  Request request;
+  request.prompt_tokens = {1, 2, 3};
+  request.params.num_beams = 8;
+  request.params.max_new_tokens = 10;
+  request.params.eos_token_id = {kEndOfLetters};
+  GroupDriver driver({.vocab_size = vocab_size, .num_pages = 500},
+                     /*run_ahead=*/true);
+  ASSERT_OK(driver.Add(request, 100, constraint));
+  int num_plans = 0;
+  for (; !driver.done(); ++num_plans) ASSERT_OK(driver.Step());
+  EXPECT_EQ(driver.num_continuations(), 3);
+  EXPECT_EQ(num_plans, driver.group(0).TakeResult().usage.num_steps + 1);
 }
 
 }  // namespace

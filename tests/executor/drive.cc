@@ -7,9 +7,24 @@
 #include <memory>
 #include <utility>
 
+#include "beam/constrain_to_items.h"
 #include "beam/constraint_cache.h"
 
 namespace espalier::testing {
+
+namespace {
+
+absl::StatusOr<std::shared_ptr<const Constraint>> ConstraintOf(
+    const Request& request, const DriveOptions& options, int vocab_size,
+    ConstraintCache& cache) {
+  if (request.params.constraint && request.params.constraint->items) {
+    return ConstrainToItems(*options.items, options.tokenizer.get(), vocab_size,
+                            request);
+  }
+  return cache.Get(request);
+}
+
+}  // namespace
 
 Answers Drive(StepExecutor& steps, const std::vector<Request>& requests,
               const DriveOptions& options) {
@@ -20,8 +35,10 @@ Answers Drive(StepExecutor& steps, const std::vector<Request>& requests,
   for (size_t i = 0; i < requests.size(); ++i) {
     scheduler.Submit(
         RequestId{static_cast<int64_t>(i)},
-        PreparedRequest(requests[i], options.tokenizer, &steps.description(),
-                        *constraints.Get(requests[i])),
+        PreparedRequest(
+            requests[i], options.tokenizer, &steps.description(),
+            *ConstraintOf(requests[i], options, steps.description().vocab_size,
+                          constraints)),
         [&answers, i](absl::StatusOr<Result> result) {
           answers[i] = std::move(result);
         });

@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "batcher/scheduler/scheduler.h"
+#include "constrain/item_catalogues.h"
 #include "exec_request/step_executor.h"
 #include "request/request.h"
 #include "text/tokenizer/tokenizer.h"
@@ -24,6 +25,8 @@ struct DriveOptions {
   std::function<void(Scheduler&, int)> before_plan = [](Scheduler&, int) {};
   // Required by requests with stop strings.
   std::shared_ptr<const Tokenizer> tokenizer = nullptr;
+  // Required by requests for items.
+  std::shared_ptr<const ItemCatalogues> items = nullptr;
 };
 
 // Runs all requests under one scheduler. Request i has RequestId{i}.

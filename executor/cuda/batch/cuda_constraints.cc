@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <span>
 #include <utility>
 
 #include "base/check.h"
@@ -14,6 +15,29 @@ namespace {
 
 // Tables beyond these bytes stay only while steps need them.
 constexpr int64_t kMaxIdleBytes = int64_t{256} << 20;
+
+// True if the tables are those of any request with the same ending ids and
+// least length.
+bool AreShared(const ConstraintTables& tables) {
+  return tables.has_items() && tables.items.num_excluded == 0;
+}
+
+// Returns an array that no other tables of a constraint have, or of a catalogue
+// if they are shared.
+const void* ArrayOf(const ConstraintTables& tables) {
+  if (!tables.has_items()) return tables.next;
+  if (AreShared(tables)) return tables.items.trie.tokens;
+  return tables.items.excluded;
+}
+
+const std::shared_ptr<const void>& OwnerOf(const SelectionParams& params) {
+  return AreShared(*params.constraint) ? params.trie_owner
+                                       : params.allowed_owner;
+}
+
+std::span<const TokenId> EndIdsOf(const ItemTables& items) {
+  return {items.end_ids, static_cast<size_t>(items.num_end_ids)};
+}
 
 }  // namespace
 
@@ -48,16 +72,22 @@ void CudaConstraints::Place(const StepPlan& plan) {
   for (const SelectionParams* const params : needed) {
     if (FindEntry(*params) != nullptr) continue;
     const absl::Status status = Add(*params);
-    if (!status.ok()) failures_.push_back({params->constraint->next, status});
+    if (!status.ok()) failures_.push_back({params, status});
   }
 }
 
 CudaConstraints::Entry* CudaConstraints::FindEntry(
-    const SelectionParams& params) {
+    const SelectionParams& params) const {
+  const ConstraintTables& tables = *params.constraint;
   for (const std::unique_ptr<Entry>& entry : entries_) {
     // An array may be where that of a constraint was that is gone.
-    if (entry->next == params.constraint->next &&
-        entry->owner.lock() == params.allowed_owner) {
+    if (entry->array != ArrayOf(tables) ||
+        entry->owner.lock() != OwnerOf(params)) {
+      continue;
+    }
+    if (!AreShared(tables) ||
+        (entry->min_length == tables.items.min_length &&
+         std::ranges::equal(entry->end_ids, EndIdsOf(tables.items)))) {
       return entry.get();
     }
   }
@@ -66,16 +96,14 @@ CudaConstraints::Entry* CudaConstraints::FindEntry(
 
 absl::StatusOr<int> CudaConstraints::Find(const SelectionParams& params) const {
   if (!params.constraint.has_value()) return -1;
-  const int32_t* const next = params.constraint->next;
   for (const Failure& failure : failures_) {
-    if (failure.next == next) return failure.status;
+    if (failure.params == &params) return failure.status;
   }
-  for (const std::unique_ptr<Entry>& entry : entries_) {
-    if (entry->next == next && entry->last_plan == num_plans_) {
-      return entry->index;
-    }
+  const Entry* const entry = FindEntry(params);
+  if (entry == nullptr || entry->last_plan != num_plans_) {
+    return Internal("the tables of a constraint were not placed");
   }
-  return Internal("the tables of a constraint were not placed");
+  return entry->index;
 }
 
 absl::Status CudaConstraints::Add(const SelectionParams& params) {
@@ -86,22 +114,44 @@ absl::Status CudaConstraints::Add(const SelectionParams& params) {
   }
   RETURN_IF_ERROR(MakeRoom());
   auto entry = std::make_unique<Entry>();
-  entry->owner = params.allowed_owner;
-  entry->next = tables.next;
+  entry->owner = OwnerOf(params);
+  entry->array = ArrayOf(tables);
+  RETURN_IF_ERROR(tables.has_items() ? AddItems(params, entry.get())
+                                     : AddTexts(tables, entry.get()));
+  entry->index = FreeIndex();
+  entry->last_plan = num_plans_;
+  CudaConstraint copy = entry->tables.constraint();
+  if (tables.has_items()) {
+    copy.tables = {.vocab_size = vocab_size_, .items = entry->items.tables()};
+  }
+  RETURN_IF_CUDA_ERROR(cudaMemcpy(on_device_.data() + entry->index, &copy,
+                                  sizeof(copy), cudaMemcpyHostToDevice));
+  // Steps do not wait for such a copy by themselves.
+  RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(nullptr));
+  entries_.push_back(std::move(entry));
+  return absl::OkStatus();
+}
+
+absl::Status CudaConstraints::AddTexts(const ConstraintTables& tables,
+                                       Entry* entry) {
   entry->inside_bytes = tables.inside.bytes;
   entry->first_bytes = tables.first.bytes;
   ASSIGN_OR_RETURN(entry->inside, TextsOf(tables.inside));
   ASSIGN_OR_RETURN(entry->first, TextsOf(tables.first));
   ASSIGN_OR_RETURN(entry->tables, CudaConstraintTables::Create(
                                       tables, entry->inside, entry->first));
-  entry->index = FreeIndex();
-  entry->last_plan = num_plans_;
-  const CudaConstraint copy = entry->tables.constraint();
-  RETURN_IF_CUDA_ERROR(cudaMemcpy(on_device_.data() + entry->index, &copy,
-                                  sizeof(copy), cudaMemcpyHostToDevice));
-  // Steps do not wait for such a copy by themselves.
-  RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(nullptr));
-  entries_.push_back(std::move(entry));
+  return absl::OkStatus();
+}
+
+absl::Status CudaConstraints::AddItems(const SelectionParams& params,
+                                       Entry* entry) {
+  const ItemTables& items = params.constraint->items;
+  const std::span<const TokenId> end_ids = EndIdsOf(items);
+  entry->end_ids.assign(end_ids.begin(), end_ids.end());
+  entry->min_length = items.min_length;
+  ASSIGN_OR_RETURN(const std::shared_ptr<const CudaItemTrie> trie,
+                   tries_.Find(items.trie, params.trie_owner));
+  ASSIGN_OR_RETURN(entry->items, CudaItemTables::Create(items, trie));
   return absl::OkStatus();
 }
 
@@ -116,13 +166,14 @@ absl::Status CudaConstraints::MakeRoom() {
   while (!entries_.empty() && rank(entries_.back()) < num_plans_) {
     const bool must_go = rank(entries_.back()) < 0 ||
                          std::ssize(entries_) >= max_constraints_ ||
-                         num_bytes() > kMaxIdleBytes;
+                         num_bytes() - tries_.num_bytes() > kMaxIdleBytes;
     if (!must_go) break;
     // Steps that still run may read them.
     if (!has_waited) RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(stream_));
     has_waited = true;
     entries_.pop_back();
   }
+  tries_.DropGone();
   return absl::OkStatus();
 }
 
@@ -130,7 +181,7 @@ absl::StatusOr<std::shared_ptr<const CudaTokenTexts>> CudaConstraints::TextsOf(
     const TokenTexts& texts) const {
   if (texts.indptr == nullptr) return nullptr;
   for (const std::unique_ptr<Entry>& entry : entries_) {
-    if (entry->owner.expired()) continue;
+    if (entry->owner.expired() || entry->inside == nullptr) continue;
     if (entry->inside_bytes == texts.bytes) return entry->inside;
     if (entry->first_bytes == texts.bytes) return entry->first;
   }
@@ -150,10 +201,11 @@ int CudaConstraints::FreeIndex() const {
 }
 
 int64_t CudaConstraints::num_bytes() const {
-  int64_t sum = static_cast<int64_t>(on_device_.size_bytes());
+  int64_t sum =
+      static_cast<int64_t>(on_device_.size_bytes()) + tries_.num_bytes();
   std::vector<const CudaTokenTexts*> texts;
   for (const std::unique_ptr<Entry>& entry : entries_) {
-    sum += entry->tables.num_bytes();
+    sum += entry->tables.num_bytes() + entry->items.num_bytes();
     for (const auto& shared : {entry->inside, entry->first}) {
       if (shared == nullptr) continue;
       if (std::ranges::find(texts, shared.get()) != texts.end()) continue;

@@ -1,7 +1,8 @@
 // CudaConstraints: the tables of requests' constraints in device memory. They
 // are copied there before the first step of a request with the constraint. When
 // a new constraint comes, those whose constraint is gone are freed, and if
-// there is no room those that were needed least recently.
+// there is no room those that were needed least recently. Requests that may
+// have any item of a catalogue share tables, which are gone with the catalogue.
 //
 // Thread safety: plain state, of one thread.
 #pragma once
@@ -17,7 +18,9 @@
 #include "base/constraint_tables.h"
 #include "base/cuda_resources.h"
 #include "exec_request/step_plan.h"
+#include "executor/cuda/batch/cuda_item_tries.h"
 #include "kernels/constrain/cuda_constraint_tables.h"
+#include "kernels/constrain/cuda_item_tables.h"
 
 namespace espalier {
 
@@ -44,10 +47,15 @@ class CudaConstraints {
   int64_t num_bytes() const;
 
  private:
+  // Tables of texts or of items, the constraint that they are of, and an array
+  // of them.
   struct Entry {
-    // The constraint, and an array of its tables.
-    std::weak_ptr<const void> owner;
-    const int32_t* next = nullptr;
+    std::weak_ptr<const void> owner;  // the catalogue, if requests share it
+    const void* array = nullptr;
+    // If requests share it:
+    std::vector<TokenId> end_ids = {};
+    int32_t min_length = 0;
+    CudaItemTables items = {};
     const uint8_t* first_bytes = nullptr;  // texts of its tokens
     const uint8_t* inside_bytes = nullptr;
     std::shared_ptr<const CudaTokenTexts> first = nullptr;
@@ -57,7 +65,7 @@ class CudaConstraints {
     int64_t last_plan = 0;  // that needed it
   };
   struct Failure {
-    const int32_t* next = nullptr;
+    const SelectionParams* params = nullptr;
     absl::Status status;
   };
 
@@ -66,8 +74,11 @@ class CudaConstraints {
         vocab_size_(vocab_size),
         stream_(stream) {}
 
-  Entry* FindEntry(const SelectionParams& params);
+  // Returns null if there is none.
+  Entry* FindEntry(const SelectionParams& params) const;
   absl::Status Add(const SelectionParams& params);
+  absl::Status AddTexts(const ConstraintTables& tables, Entry* entry);
+  absl::Status AddItems(const SelectionParams& params, Entry* entry);
   // Drops tables of constraints that are gone and, if there are too many, those
   // that were needed least recently.
   absl::Status MakeRoom();
@@ -80,6 +91,7 @@ class CudaConstraints {
   const cudaStream_t stream_;
   DeviceBuffer<CudaConstraint> on_device_;  // [max_constraints]
   std::vector<std::unique_ptr<Entry>> entries_;
+  CudaItemTries tries_;
   std::vector<Failure> failures_;  // for the last placed plan
   int64_t num_plans_ = 0;
 };

@@ -447,6 +447,8 @@ void CudaInputBatch::AddMasks(const CudaGroup& group,
                               const LogitsRows& logits_rows) {
   AddReaders(CudaArrayReaders::kWithEdits);
   AddReaders(CudaArrayReaders::kWithMasks);
+  const auto& tables = request.params->constraint;
+  has_items_ |= tables.has_value() && tables->has_items();
   for (int i = 0; i < logits_rows.num_logits_rows; ++i) {
     const int rank = logits_rows.first_rank + i;
     CudaMaskRow row = {.constraint = request.constraint,

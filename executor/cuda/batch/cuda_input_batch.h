@@ -152,6 +152,8 @@ struct CudaInputBatch : CudaBatchArrays<HostArray> {
   bool has_edits() const { return HasReaders(CudaArrayReaders::kWithEdits); }
   // True if some row has a token mask.
   bool has_masks() const { return HasReaders(CudaArrayReaders::kWithMasks); }
+  // True if some row's mask is of items.
+  bool has_items() const { return has_items_; }
   // True if the device builds some rows' edits from histories that it keeps.
   bool has_device_edits() const {
     return HasReaders(CudaArrayReaders::kWithDeviceEdits);
@@ -257,6 +259,7 @@ struct CudaInputBatch : CudaBatchArrays<HostArray> {
 
   // Bit mask of CudaArrayReaders.
   unsigned readers_ = 1u << static_cast<int>(CudaArrayReaders::kAll);
+  bool has_items_ = false;
   // The last list that was added for the current request. Rows with equal edits
   // share it.
   std::optional<CudaRowEdits> last_edits_;

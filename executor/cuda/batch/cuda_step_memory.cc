@@ -68,6 +68,7 @@ int64_t LayOut(const CudaStepLimits& limits, int page_size, int* words,
              limits.num_masks() * NumMaskWords(limits.vocab_size));
   layout.Add(&state.scratch, int64_t{4} * limits.num_slots);
   layout.Add(&arrays->candidates, limits.max_candidates);
+  layout.Add(&state.item_states, limits.max_candidates);
   layout.Add(&arrays->num_candidates, limits.max_rows);
   layout.Add(&arrays->verify_counters, limits.max_rows);
   const auto add = [&](const CudaArrayInfo& info, auto*& array) {

@@ -420,6 +420,7 @@ __device__ void EndMasks(const CudaBeamState& state,
                          const CudaMaskCache& masks) {
   if (masks.num_jobs == 0 && masks.num_item_jobs == 0) return;
   const bool is_full = masks.num_taken >= state.num_cached_masks;
+  // Numbers of steps are below those of resets (CudaStepBuilder).
   *state.masks = {
       .epoch = is_full ? static_cast<uint32_t>(state.clock->num_steps) + 1
                        : masks.epoch,

@@ -534,9 +534,11 @@ void CudaStepBuilder::PutCopies(const StepPlan& plan) {
   const auto words =
       std::bit_cast<std::array<int, sizeof(clock) / sizeof(int)>>(clock);
   delta_->Put<int>(reinterpret_cast<const int*>(state.clock), words);
-  // Nor does it leave jobs, or masks that it did not make.
+  // Nor does it leave jobs, or masks that it did not make: no step began such
+  // an epoch (EndMasks), nor did another reset.
+  constexpr uint32_t kResetEpochs = 1u << 31;
   delta_->Put(state.masks,
-              CudaMaskCache{.epoch = static_cast<uint32_t>(num_steps_) + 1});
+              CudaMaskCache{.epoch = kResetEpochs | ++num_resets_});
 }
 
 // Drops groups that have slots for this step only: refused groups, and groups

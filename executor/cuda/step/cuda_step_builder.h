@@ -133,6 +133,7 @@ class CudaStepBuilder {
   CudaBatchUploader uploader_;
   bool was_reset_ = false;  // since the last step
   int64_t num_steps_ = 0;   // at the last reset
+  uint32_t num_resets_ = 0;
 
   // State of the current Build().
   CudaDelta* delta_ = nullptr;

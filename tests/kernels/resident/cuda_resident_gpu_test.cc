@@ -40,6 +40,7 @@ using testing::Upload;
 constexpr int kVocabSize = 50;
 constexpr int kNumReports = 3;
 constexpr int kGroupWords = sizeof(CudaResidentGroup) / sizeof(int);
+constexpr int kMaskWords = sizeof(CudaMaskCache) / sizeof(int);
 constexpr int kDrawWords = sizeof(CudaDraw) / sizeof(int);
 
 struct Shape {
@@ -189,6 +190,7 @@ class ResidentTest : public ::testing::TestWithParam<Shape> {
     num_copies_ = words_.Add(1);
     clock_ = words_.Add(4);
     scratch_ = words_.Add(4 * num_slots_);
+    masks_ = words_.Add(kMaskWords);
     candidates_ = words_.Add(3 * num_candidates_);
     counts_ = words_.Add(num_groups);
     words_.Upload();
@@ -217,7 +219,9 @@ class ResidentTest : public ::testing::TestWithParam<Shape> {
               .num_copies = words_.At<int>(num_copies_),
               .clock = words_.At<CudaStepClock>(clock_),
               .scratch = words_.At<int>(scratch_),
+              .masks = words_.At<CudaMaskCache>(masks_),
               .constraints = device_constraints_.data(),
+              .num_cached_masks = 4,
               .table_stride = stride_,
               .page_size = page_size_};
     auto headers = PinnedBuffer<CudaReportRing::Header>::Create(kNumReports);
@@ -421,6 +425,24 @@ class ResidentTest : public ::testing::TestWithParam<Shape> {
     EXPECT_EQ(words_.host[num_copies_], 0);
   }
 
+  CudaMaskCache AnyMasks() {
+    CudaMaskCache masks = {.epoch = 1'000'000u + Below(1000),
+                           .num_taken = Below(7)};
+    if (Below(3) > 0) masks.num_jobs = Below(3);
+    if (Below(3) > 0) masks.num_item_jobs = Below(3);
+    return masks;
+  }
+  // Jobs are done, and a full cache is free in a new epoch.
+  void ExpectMasks(CudaMaskCache masks) {
+    if (masks.num_jobs + masks.num_item_jobs > 0 && masks.num_taken >= 4) {
+      masks.epoch = step_ + 2;
+      masks.num_taken = 0;
+    }
+    EXPECT_EQ(words_.Slice(masks_, kMaskWords),
+              (std::vector<int>{static_cast<int>(masks.epoch), masks.num_taken,
+                                0, 0}));
+  }
+
   // Closes the gaps between the groups' slots.
   void MoveGroups() {
     int first = 0;
@@ -453,6 +475,9 @@ class ResidentTest : public ::testing::TestWithParam<Shape> {
                                                  : AnyDraws(group));
     }
     UploadCandidates(candidates);
+    CudaMaskCache masks = AnyMasks();
+    Put(masks_, {static_cast<int>(masks.epoch), masks.num_taken, masks.num_jobs,
+                 masks.num_item_jobs});
     ApplyDelta();
     ASSERT_OK(CudaUpdateBeams(state_, words_.At<Candidate>(candidates_),
                               words_.At<int>(counts_), reports_,
@@ -460,6 +485,7 @@ class ResidentTest : public ::testing::TestWithParam<Shape> {
     Wait();
     words_.Download();
     ExpectReport(candidates);
+    ExpectMasks(masks);
     for (size_t g = 0; g < groups_.size(); ++g) {
       HostGroup& group = groups_[g];
       Advance(group, candidates[g]);
@@ -492,7 +518,7 @@ class ResidentTest : public ::testing::TestWithParam<Shape> {
   std::vector<CudaConstraintTables> constraint_tables_;
   std::vector<CudaConstraint> constraints_;
   DeviceBuffer<CudaConstraint> device_constraints_;
-  int samples_, draws_, states_;
+  int samples_, draws_, states_, masks_;
   int tokens_, cums_, slots_, sources_, tails_, tables_, positions_,
       page_tokens_;
   int num_groups_at_, groups_at_, selections_, row_groups_, eos_;

@@ -193,6 +193,8 @@ class alignas(64) SequenceGroup {
   // True if the last result lacked beams (BeamSelection::may_lack), so that the
   // next plan has its step again.
   bool repeats_step() const { return repeats_step_; }
+  // True if the next result is of a step that ran ahead of that one.
+  bool ignores_result() const { return num_ignored_ > 0; }
   // True if a plan selected for it and the result is outstanding.
   bool outstanding() const { return writer_.num_outstanding() > 0; }
   // True if a plan in flight has work for it, which may be a chunk of its

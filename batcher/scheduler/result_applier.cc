@@ -114,7 +114,7 @@ void ResultApplier::ApplySelections(std::span<const SelectionResult> results,
     if (answers_plan) group.OnAnswer();
     try {
       const absl::Status status =
-          !result.error.ok() ? result.error
+          !result.error.ok() && !group.ignores_result() ? result.error
           : group.speculates()
               ? ApplyDrafting(*running, result)
               : group.ApplyResult(result, vocab_size, groups.next_plan(),
@@ -123,7 +123,9 @@ void ResultApplier::ApplySelections(std::span<const SelectionResult> results,
         groups.Finish(*running, status);
         continue;
       }
-      running->times.OnToken(counts.now, &counts.stats);
+      if (!group.repeats_step()) {
+        running->times.OnToken(counts.now, &counts.stats);
+      }
       if (group.done()) {
         groups.Finish(*running, group.TakeResult());
       } else {

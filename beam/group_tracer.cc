@@ -148,7 +148,9 @@ TraceLegalRow GroupTracer::DescribeLegal(
                        .state = progress.state,
                        .room = progress.room,
                        .num_legal = static_cast<int>(
-                           criteria_->LegalTokens(progress).tokens.size())};
+                           criteria_->constraint()
+                               ->LegalTokens(progress.state, progress.room)
+                               .tokens.size())};
   if (candidate < 0 || candidate >= answer.logprobs.size()) return row;
   const std::optional<float> mass = answer.logprobs[candidate].legal_log_mass;
   if (mass && std::isfinite(*mass)) row.legal_log_mass = mass;

@@ -18,8 +18,9 @@ BeamStrategy::BeamStrategy(const GenerationParams& params,
     : num_beams_(SaturateToInt(params.num_beams)),
       num_return_sequences_(SaturateToInt(params.num_return_sequences)),
       max_new_tokens_(SaturateToInt(params.max_new_tokens.value())),
-      num_usual_candidates_(SaturateToInt(std::min<int64_t>(
-          2 * params.num_beams, MaxNumCandidates(params, constraint.get())))),
+      num_usual_candidates_(SaturateToInt(
+          std::min(MaxNumCandidates(params, /*constraint=*/nullptr),
+                   MaxNumCandidates(params, constraint.get())))),
       length_penalty_(params),
       search_termination_(params, num_beams_),
       stopping_criteria_(params, std::move(constraint), std::move(text)),

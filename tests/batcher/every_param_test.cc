@@ -346,21 +346,24 @@ class Runner {
                                const std::vector<Request>& requests,
                                const SchedulerOptions& options,
                                int plans_in_flight = 1, int num_at_once = 30) {
-    Scheduler scheduler(model.description(), options);
+    // Groups that run ahead take tables in place of lists of legal tokens.
+    ModelDescription description = model.description();
+    description.has_token_masks = plans_in_flight > 1;
+    Scheduler scheduler(description, options);
     std::vector<std::string> lines(requests.size());
     size_t next = 0;
     const auto arrive = [&](int) {
       for (int i = 0; i < num_at_once && next < requests.size(); ++i, ++next) {
-        scheduler.Submit(RequestId{static_cast<int64_t>(next)},
-                         PreparedRequest(requests[next], tokenizer_, nullptr,
-                                         *constraints_->Get(requests[next])),
-                         [&line = lines[next]](absl::StatusOr<Result> result) {
-                           // Its usage depends on the other requests.
-                           if (result.ok()) result->usage.num_cached_tokens = 0;
-                           line = result.ok()
-                                      ? WriteResultLine("0", *result, {})
-                                      : WriteErrorLine("0", result.status());
-                         });
+        scheduler.Submit(
+            RequestId{static_cast<int64_t>(next)},
+            PreparedRequest(requests[next], tokenizer_, &description,
+                            *constraints_->Get(requests[next])),
+            [&line = lines[next]](absl::StatusOr<Result> result) {
+              // Its usage depends on the other requests.
+              if (result.ok()) result->usage.num_cached_tokens = 0;
+              line = result.ok() ? WriteResultLine("0", *result, {})
+                                 : WriteErrorLine("0", result.status());
+            });
       }
     };
     RunToEnd(scheduler, model, arrive, plans_in_flight);

@@ -32,8 +32,9 @@ struct StepLimits {
   // Entries of TokenEdit lists (kernels/logits/score_processors.h) of all
   // running requests. A request needs one list for all its beams. If its edits
   // depend on histories, it also needs a list for each beam, and an entry for
-  // each token of bad words. If its selections have allow lists, it also needs
-  // those of up to max_list_edits tokens, one for each beam.
+  // each token of bad words. If its selections have allow lists, it needs one
+  // list for each beam instead; where max_list_edits is below the vocabulary,
+  // those of up to so many tokens besides.
   int64_t max_score_edits = std::numeric_limits<int64_t>::max();
   // Longer allow lists are masks, which take no edits.
   int64_t max_list_edits = std::numeric_limits<int64_t>::max();

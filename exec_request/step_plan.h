@@ -288,7 +288,8 @@ struct PlanSelection {
   // begin with the prompt. [num_rows] or empty.
   std::vector<std::vector<TokenId>> histories = {};
   // Allow list of each row of logits, ascending and without duplicates.
-  // [num_logits()] or empty. `params` keeps the tokens alive.
+  // [num_logits()] or empty. `params` keeps the tokens alive; in plans that
+  // PersistentGroups expanded, it keeps those of its own lists for one plan.
   std::vector<std::span<const TokenId>> allowed = {};
   // With params->constraint, in place of such lists: the place of each row of
   // logits in it. [num_logits()] or empty.

@@ -10,8 +10,7 @@
 //   TracePages, then TraceCandidates    each step: pages held while it ran, and
 //                                       the candidates of its result, best
 //                                       first
-//   TraceLegal                          with a constraint, before the
-//   candidates
+//   TraceLegal                          with a constraint, before candidates
 //                                       that follow its nodes
 //   TracePreempted, later TraceResumed  at each preemption, before the pages of
 //                                       the step for which it resumed

@@ -214,6 +214,7 @@ absl::Status CudaGraphRunner::EnqueueAll(
     RETURN_IF_ERROR(CudaCollectEdits(HistoryInputs(shape), arrays.row_edits,
                                      arrays.edits, stream_));
   }
+  // After edits, which replace the rows' masks.
   if (shape.has_masks) RETURN_IF_ERROR(EnqueueMasks(shape));
   // After the copies: a page that is copied from may be a source's from now
   // on.

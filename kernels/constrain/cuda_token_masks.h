@@ -1,10 +1,9 @@
 // Token masks on the device: the masks of the rows of a step, found or made
 // before the forward pass, so that selection and sampling read them.
 //
-//   CudaFindMasks       finds the mask of each row's state, or lists it as a
-//   job CudaMakeTokenMasks  makes the masks of the jobs: walks the bytes of
-//   each
-//                       token along the automaton
+//   CudaFindMasks       finds the mask of each row, or lists it as a job
+//   CudaMakeTokenMasks  makes the masks of the jobs: walks the bytes of tokens
+//                       along the automaton
 //
 // The states of texts recur, so the masks of states are kept: those for any
 // room that is large enough (CudaConstraint::needs). With less room, near

@@ -47,7 +47,8 @@ void CudaBatchUploader::Send(const CudaInputBatch& batch, CudaDelta* delta) {
       sent_, arrays_, batch);
   // The device writes its lists over what longer ones of the host left there.
   // It also overwrites row_edits, but only entries that were sent as
-  // placeholders, and it does so in every step.
+  // placeholders, and it does so in every step: lists that it builds, and masks
+  // that it finds, whose placeholder is the row's own number.
   if (batch.has_device_edits()) {
     sent_.edits.InvalidateFrom(batch.shape.max_edits - batch.num_device_edits);
   }

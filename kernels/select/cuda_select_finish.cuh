@@ -76,18 +76,25 @@ __device__ inline void WriteBest(const Params& p, const CudaSelectGroup& group,
 }
 
 // True if candidates of one row with equal rounded sums straddle the threshold
-// but differ otherwise. Then the row's own order decides which of them stay.
-__device__ inline bool HasAmbiguousTie(const Params& p, int num_entries,
+// but differ otherwise, and the row has more than m that reach it. Then the
+// row's own order decides which of them are among its m best.
+__device__ inline bool HasAmbiguousTie(int m, int num_entries,
                                        const MergeShared& shared) {
-  if (shared.next >> kScoreBit != shared.last.key >> kScoreBit) return false;
+  const ScoreKey last = shared.last.key >> kScoreBit;
+  if (shared.next >> kScoreBit != last) return false;
   bool differs = false;
-  for (int i = threadIdx.x; i < num_entries; i += blockDim.x) {
-    const Entry& entry = shared.entries[i];
-    differs |= entry.key >> kScoreBit == shared.last.key >> kScoreBit &&
-               entry.beam == shared.last.beam &&
-               (entry.edited || entry.logit != shared.last.logit);
+  int num_reaching = 0;  // in the row
+  for (int first = 0; first < num_entries; first += blockDim.x) {
+    const int i = first + static_cast<int>(threadIdx.x);
+    const bool is_in_row =
+        i < num_entries && shared.entries[i].beam == shared.last.beam;
+    const ScoreKey score = is_in_row ? shared.entries[i].key >> kScoreBit : 0;
+    num_reaching += __syncthreads_count(is_in_row && score >= last);
+    differs |= is_in_row && score == last &&
+               (shared.entries[i].edited ||
+                shared.entries[i].logit != shared.last.logit);
   }
-  return __syncthreads_or(differs);
+  return __syncthreads_or(differs) && num_reaching > m;
 }
 
 // Exact fallback for any ties. It is not inlined and takes no reference to the
@@ -137,7 +144,7 @@ __device__ void FinishGroup(const Params& p, const CudaSelectGroup& group,
   WriteBest(p, group, group_idx, num_entries, num_best, shared);
   if (by_logit || num_entries <= m) return;
   __syncthreads();
-  if (HasAmbiguousTie(p, num_entries, shared)) {
+  if (HasAmbiguousTie(m, num_entries, shared)) {
     MergeExact<T>(p, group_idx, shared);
   }
 }

@@ -12,6 +12,7 @@
 #   fp8                       the same with weights of e4m3, beside bf16, and
 #                             their products
 #   histories                 edits of scores that follow from histories
+#   constraints               steps whose rows have masks, and making these
 #   wide                      512 and 5,000 beams, and attention of so many
 #   parity                    results against the reference, and among others
 #   e2e                       500 sentences, beside transformers
@@ -104,6 +105,16 @@ run_histories() {
   limited 60 "$bin/cuda_step_benchmark" "${cases[@]}"
 }
 
+run_constraints() {
+  local cases=(68m:5x1/128 68m:16x8/512 68m:32x4/512 68m:64s2/512 8b:1x4/128
+    8b:16x4/512 8b:16x8/512)
+  limited 100 "$bin/cuda_step_benchmark" --constraint --new-tokens 256 \
+    "${cases[@]}"
+  limited 100 "$bin/cuda_step_benchmark" --new-tokens 256 "${cases[@]}"
+  columns 60 "$bin/cuda_token_masks_benchmark"
+  columns 60 "$bin/cuda_item_masks_benchmark"
+}
+
 run_wide() {
   torch_graph 0.6b:1x512/512
   limited 90 "$bin/cuda_step_benchmark" --new-tokens 16 \
@@ -124,7 +135,7 @@ run_e2e() {
 
 parts=("$@")
 [[ $# -gt 0 ]] || parts=(select sample attention matmul forward step fp8
-  histories wide parity e2e)
+  histories constraints wide parity e2e)
 for part in "${parts[@]}"; do
   if ! declare -F "run_$part" >/dev/null || [[ $part == kernel ]]; then
     echo "No part $part; see the head of $0." >&2

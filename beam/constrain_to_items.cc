@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "base/wording.h"
 #include "beam/strategy/selection_options.h"
+#include "request/read_items.h"
 
 namespace espalier {
 namespace {
@@ -58,7 +59,7 @@ absl::StatusOr<TokenLists> ExcludedItems(
                             Got(ShownInQuotes(text)));
       }
       absl::StatusOr<std::vector<TokenId>> encoded =
-          tokenizer->EncodeOutput(text);
+          ItemOfText(*tokenizer, text);
       if (!encoded.ok()) {
         return InvalidField(FieldName{field}, ": ", Message(encoded.status()));
       }

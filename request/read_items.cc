@@ -71,7 +71,7 @@ absl::Status AppendItem(std::string_view line, const Tokenizer* tokenizer,
                            ", got ", ShownInQuotes(text));
   }
   ASSIGN_OR_RETURN(const std::vector<TokenId> of_text,
-                   tokenizer->EncodeOutput(text));
+                   ItemOfText(*tokenizer, text));
   RETURN_IF_ERROR(CheckTokens("tokens", of_text, vocab_size));
   tokens->insert(tokens->end(), of_text.begin(), of_text.end());
   return absl::OkStatus();
@@ -104,6 +104,23 @@ absl::Status ReadLine(std::string_view line, const Tokenizer* tokenizer,
 }
 
 }  // namespace
+
+absl::StatusOr<std::vector<TokenId>> ItemOfText(const Tokenizer& tokenizer,
+                                                const std::string& text) {
+  const auto is_too_long = [](auto... got) {
+    return InvalidArgument("an item must have at most ", kMaxItemTokens,
+                           " tokens, got ", got...);
+  };
+  // EncodeOutput takes any length.
+  if (std::ssize(text) > kMaxItemTokens &&
+      absl::IsOutOfRange(
+          tokenizer.Encode(text, {.max_tokens = kMaxItemTokens}).status())) {
+    return is_too_long("a text of ", text.size(), " bytes");
+  }
+  ASSIGN_OR_RETURN(std::vector<TokenId> tokens, tokenizer.EncodeOutput(text));
+  if (std::ssize(tokens) > kMaxItemTokens) return is_too_long(tokens.size());
+  return tokens;
+}
 
 absl::Status CheckCatalogueName(std::string_view name) {
   constexpr size_t kMaxBytes = 64;

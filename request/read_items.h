@@ -35,6 +35,12 @@ absl::StatusOr<std::vector<TokenId>> ReadItem(std::string_view line,
                                               const Tokenizer* tokenizer,
                                               int vocab_size);
 
+// Returns the tokens of a text that is an item.
+// Errors: as Tokenizer::EncodeOutput; kInvalidArgument if they are more than
+// kMaxItemTokens, which a far too long text shows at its beginning.
+absl::StatusOr<std::vector<TokenId>> ItemOfText(const Tokenizer& tokenizer,
+                                                const std::string& text);
+
 // Returns the catalogue of `lines`.
 //   tokenizer  null: texts are refused
 // Errors: kInvalidArgument naming the line, by its number from 1, and what is

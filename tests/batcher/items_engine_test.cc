@@ -185,6 +185,12 @@ TEST_F(ItemsEngineTest, TextsHaveTheTokensThatTheModelWrites) {
   EXPECT_THAT(found[0],
               UnorderedElementsAre("Paris", "Lyon", "Où est la gare ?"));
   EXPECT_THAT(found[1], UnorderedElementsAre("Paris", "Où est la gare ?"));
+  // Not tokenized as a whole.
+  requests[1].params.constraint->exclude = {
+      TextOrTokens("Lyon"), TextOrTokens(std::string(20'000'000, 'a'))};
+  EXPECT_EQ(Message(RunAll({requests[1]})[0].status()),
+            "constraint.exclude[1]: an item must have at most 1024 tokens, got "
+            "a text of 20000000 bytes");
 }
 
 // A request has the version of when it was prepared, whenever it runs.

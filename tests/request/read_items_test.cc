@@ -105,6 +105,23 @@ TEST(ReadItemsTest, AnErrorNamesTheLineAndTheValue) {
             "line 1: an item must have at most 1024 tokens, got 1025");
 }
 
+// Nor does that take the memory and time of all its tokens.
+TEST(ReadItemsTest, AFarTooLongTextIsRefusedByItsBeginning) {
+  ASSERT_OK_AND_ASSIGN(
+      const auto tokenizer,
+      Tokenizer::Load(SourcePath("models/en-fr/tokenizer.model")));
+  const std::string text(20'000'000, 'a');
+  const auto items = ReadItems(Concat("[7]\n\"", text, "\""), tokenizer.get(),
+                               kItemsVocabSize);
+  EXPECT_EQ(Message(items.status()),
+            "line 2: an item must have at most 1024 tokens, got a text of "
+            "20000000 bytes");
+  // A text of more bytes than tokens.
+  EXPECT_OK(ReadItems(Concat("\"", std::string(1500, ' '), "la gare\""),
+                      tokenizer.get(), kItemsVocabSize)
+                .status());
+}
+
 // No text makes it crash, and none that is not JSON is taken.
 TEST(ReadItemsTest, HostileLinesAreErrors) {
   for (const std::string line :

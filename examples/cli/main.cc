@@ -41,6 +41,8 @@ void ShareHeapWhereMemoryIsLimited() {
 
 int main(int argc, char** argv) {
   espalier::cli::HoldStandardStreams();
+  // A write beyond the limit on the size of files fails, and ends no program.
+  std::signal(SIGXFSZ, SIG_IGN);
   espalier::cli::ShareHeapWhereMemoryIsLimited();
   const int exit_code = espalier::cli::RunCommandLine(argc, argv);
   // A shell ends its loop, too, if it sees that a signal ended the program.

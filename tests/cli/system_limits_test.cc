@@ -92,6 +92,16 @@ TEST(SystemLimitsTest, TooLittleMemoryForPagesNamesTheOption) {
             "and values: Cannot allocate memory\n");
 }
 
+// A signal would end the program without its answers.
+TEST(SystemLimitsTest, ATraceBeyondTheLimitOfFilesIsAnError) {
+  const ScratchDirectory scratch;
+  const std::string args = "generate -m '" + ModelDirectory("en-fr") +
+                           "' --trace '" + scratch.path("t") + "' 'It rains.'";
+  const ProgramRun run = RunShell("ulimit -f 1;", args, "");
+  EXPECT_THAT(run.out, HasSubstr("pleut"));
+  EXPECT_THAT(run.err, HasSubstr("File too large"));
+}
+
 TEST(SystemLimitsTest, ClosedStandardStreamsTakeNoFilesPlace) {
   const ScratchDirectory scratch;
   const std::string trace = scratch.path("trace");

@@ -81,8 +81,9 @@ class ItemConstraint final : public Constraint {
   // there is none.
   int32_t MinRoom() const;
 
-  // None if an item may both end a sequence and begin another item: samples end
-  // there, and beams go on as well, so that the state does not say it.
+  // None if an item may both end a sequence and begin another item: a sample
+  // ends there, and a beam ends and also continues, so that the state alone
+  // does not say which.
   std::optional<ConstraintTables> tables() const override;
   std::shared_ptr<const void> trie_owner() const override { return items_; }
 

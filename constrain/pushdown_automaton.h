@@ -95,9 +95,8 @@ class PushdownAutomaton {
   //   num_digits  of a call
   //   limits      of counters, each kUnlimited or at most kMaxCount
   // Errors: kInvalidArgument if the budget is spent, or if no text has a stack
-  // of `max_depth` states or fewer; kFailedPrecondition if an automaton with a
-  // least count is not such that any text of it can go on, one more count at a
-  // time.
+  // of `max_depth` states or fewer; kFailedPrecondition if an automaton has a
+  // least count, and one of its texts cannot be continued by one count more.
   static absl::StatusOr<PushdownAutomaton> Make(
       const ByteAutomaton& calls, int num_digits, int max_depth,
       CompileBudget* budget, std::vector<Counts> limits = {});

@@ -6,36 +6,33 @@ namespace espalier {
 
 CudaListMasks::Slot CudaListMasks::Take(
     const std::shared_ptr<const void>& owner, std::span<const TokenId> list) {
-  const auto found = by_list_.find(list.data());
-  if (found != by_list_.end()) {
+  const Key key = {list.data(), list.size()};
+  const auto found = by_key_.find(key);
+  if (found != by_key_.end()) {
     Entry& entry = *found->second;
     entries_.splice(entries_.begin(), entries_, found->second);
     // As long as its owner lives, a list stays where it is.
-    if (!entry.owner.expired() && entry.num_tokens == list.size()) {
-      return {.index = entry.index, .is_new = false};
-    }
+    if (!entry.owner.expired()) return {.index = entry.index, .is_new = false};
     entry.owner = owner;
-    entry.num_tokens = list.size();
     return {.index = entry.index, .is_new = true};
   }
   if (static_cast<int>(entries_.size()) < num_slots_) {
     const int index = static_cast<int>(entries_.size());
     entries_.emplace_front().index = index;
   } else {
-    by_list_.erase(entries_.back().list);
+    by_key_.erase(entries_.back().key);
     entries_.splice(entries_.begin(), entries_, std::prev(entries_.end()));
   }
   Entry& entry = entries_.front();
   entry.owner = owner;
-  entry.list = list.data();
-  entry.num_tokens = list.size();
-  by_list_[entry.list] = entries_.begin();
+  entry.key = key;
+  by_key_[key] = entries_.begin();
   return {.index = entry.index, .is_new = true};
 }
 
 void CudaListMasks::Clear() {
   entries_.clear();
-  by_list_.clear();
+  by_key_.clear();
 }
 
 }  // namespace espalier

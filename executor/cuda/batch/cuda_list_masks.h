@@ -9,9 +9,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <list>
+#include <map>
 #include <memory>
 #include <span>
-#include <unordered_map>
+#include <utility>
 
 #include "base/ids.h"
 
@@ -40,16 +41,17 @@ class CudaListMasks {
   void Clear();
 
  private:
+  // The start of a list, and its length: another may start there.
+  using Key = std::pair<const TokenId*, size_t>;
   struct Entry {
     std::weak_ptr<const void> owner;
-    const TokenId* list = nullptr;
-    size_t num_tokens = 0;
+    Key key;
     int index = 0;
   };
 
   const int num_slots_;
   std::list<Entry> entries_;  // last used first
-  std::unordered_map<const TokenId*, std::list<Entry>::iterator> by_list_;
+  std::map<Key, std::list<Entry>::iterator> by_key_;
 };
 
 }  // namespace espalier

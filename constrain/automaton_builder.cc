@@ -2,13 +2,15 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
+#include "base/hash.h"
 #include "base/status.h"
 #include "constrain/minimize_dfa.h"
 
@@ -16,179 +18,205 @@ namespace espalier {
 namespace {
 
 using State = ByteAutomaton::State;
+using Edge = DfaEdges::Edge;
 
-// Returns 1 for each state that one of `sources` leads to, these included.
-// `forward`: along the edges, else against them.
-std::vector<uint8_t> Reachable(const DfaEdges& dfa, std::vector<State> sources,
-                               bool forward) {
-  std::vector<int32_t> first(dfa.num_states() + 1, 0);
-  const auto key = [&](const DfaEdges::Edge& edge) {
-    return forward ? edge.from : edge.to;
-  };
-  for (const DfaEdges::Edge& edge : dfa.edges) ++first[key(edge) + 1];
-  for (int s = 0; s < dfa.num_states(); ++s) first[s + 1] += first[s];
-  std::vector<State> others(dfa.edges.size());
-  std::vector<int32_t> next(first.begin(), first.end() - 1);
-  for (const DfaEdges::Edge& edge : dfa.edges) {
-    others[next[key(edge)]++] = forward ? edge.to : edge.from;
+// Sorts the edges by the state that they leave, then by class.
+void SortEdges(DfaEdges* dfa) {
+  std::vector<Edge>& edges = dfa->edges;
+  if (!std::ranges::is_sorted(edges, {}, &Edge::from)) {  // a counting sort
+    std::vector<int32_t> next(dfa->num_states() + 1, 0);
+    for (const Edge& edge : edges) ++next[edge.from + 1];
+    for (int s = 0; s < dfa->num_states(); ++s) next[s + 1] += next[s];
+    std::vector<Edge> sorted(edges.size());
+    for (const Edge& edge : edges) sorted[next[edge.from]++] = edge;
+    edges = std::move(sorted);
   }
-  std::vector<uint8_t> reached(dfa.num_states(), 0);
-  for (const State state : sources) reached[state] = 1;
-  while (!sources.empty()) {
-    const State state = sources.back();
-    sources.pop_back();
-    for (int32_t i = first[state]; i < first[state + 1]; ++i) {
-      if (reached[others[i]] != 0) continue;
-      reached[others[i]] = 1;
-      sources.push_back(others[i]);
+  const auto is_less = [](const Edge& a, const Edge& b) {
+    return a.from != b.from ? a.from < b.from : a.byte_class < b.byte_class;
+  };
+  if (!std::ranges::is_sorted(edges, is_less)) {
+    std::ranges::sort(edges, is_less);
+  }
+}
+
+// Makes the automaton from edges that are sorted.
+class AutomatonBuilder {
+ public:
+  AutomatonBuilder(DfaEdges dfa, CompileBudget* budget)
+      : dfa_(std::move(dfa)), budget_(*budget) {}
+
+  absl::StatusOr<ByteAutomaton> Run() && {
+    IndexEdges();
+    FindDistances();
+    if (distances_[ByteAutomaton::kStart] < 0) {
+      return InvalidArgument("no text matches");
     }
+    Trim();
+    blocks_ = MinimizeDfa(dfa_, first_, distances_, order_);
+    RETURN_IF_ERROR(budget_.CheckStates(std::ssize(blocks_.members)));
+    MergeClasses();
+    RETURN_IF_ERROR(
+        budget_.CheckTable(std::ssize(blocks_.members) * num_merged_ *
+                           static_cast<int64_t>(sizeof(State))));
+    return NumberByDistance();
   }
-  return reached;
-}
 
-// Renumbers the states by `numbers`, -1 for those to drop. States with one
-// number must be equal.
-DfaEdges Renumber(const DfaEdges& dfa, const std::vector<int32_t>& numbers,
-                  int num_states) {
-  DfaEdges result = {.accepts = std::vector<uint8_t>(num_states, 0),
-                     .classes = dfa.classes,
-                     .num_classes = dfa.num_classes};
-  std::vector<State> first_of(num_states, -1);  // the state that is taken
-  for (State s = 0; s < dfa.num_states(); ++s) {
-    if (numbers[s] < 0 || first_of[numbers[s]] >= 0) continue;
-    first_of[numbers[s]] = s;
-    result.accepts[numbers[s]] = dfa.accepts[s];
+ private:
+  std::span<const Edge> EdgesOf(State state) const {
+    return std::span(dfa_.edges)
+        .subspan(first_[state], first_[state + 1] - first_[state]);
   }
-  for (const DfaEdges::Edge& edge : dfa.edges) {
-    if (numbers[edge.from] < 0 || numbers[edge.to] < 0) continue;
-    if (first_of[numbers[edge.from]] != edge.from) continue;
-    result.edges.push_back(
-        {numbers[edge.from], edge.byte_class, numbers[edge.to]});
-  }
-  return result;
-}
 
-// Drops states that no text passes. Afterwards state 0 is the start.
-// Errors: kInvalidArgument if there is no text.
-absl::Status Trim(DfaEdges* dfa) {
-  const std::vector<uint8_t> from_start =
-      Reachable(*dfa, {ByteAutomaton::kStart}, /*forward=*/true);
-  std::vector<State> ends;
-  for (State s = 0; s < dfa->num_states(); ++s) {
-    if (dfa->accepts[s] != 0) ends.push_back(s);
+  void IndexEdges() {
+    first_.assign(dfa_.num_states() + 1, 0);
+    for (const Edge& edge : dfa_.edges) ++first_[edge.from + 1];
+    for (State s = 0; s < dfa_.num_states(); ++s) first_[s + 1] += first_[s];
   }
-  const std::vector<uint8_t> to_end =
-      Reachable(*dfa, std::move(ends), /*forward=*/false);
-  if (to_end[ByteAutomaton::kStart] == 0) {
-    return InvalidArgument("no text matches");
-  }
-  std::vector<int32_t> numbers(dfa->num_states(), -1);
-  int num_states = 0;
-  for (State s = 0; s < dfa->num_states(); ++s) {
-    if (from_start[s] != 0 && to_end[s] != 0) numbers[s] = num_states++;
-  }
-  if (num_states < dfa->num_states()) {
-    *dfa = Renumber(*dfa, numbers, num_states);
-  }
-  return absl::OkStatus();
-}
 
-// Returns transitions [num_states, num_classes] of numbered states.
-std::vector<State> TableOf(const DfaEdges& dfa) {
-  std::vector<State> table(
-      static_cast<size_t>(dfa.num_states()) * dfa.num_classes,
-      ByteAutomaton::kNone);
-  for (const DfaEdges::Edge& edge : dfa.edges) {
-    table[static_cast<size_t>(edge.from) * dfa.num_classes + edge.byte_class] =
-        edge.to;
-  }
-  return table;
-}
-
-// A counting sort, if they are not sorted.
-void SortBySource(DfaEdges* dfa) {
-  if (std::ranges::is_sorted(dfa->edges, {}, &DfaEdges::Edge::from)) return;
-  std::vector<int32_t> next(dfa->num_states() + 1, 0);
-  for (const DfaEdges::Edge& edge : dfa->edges) ++next[edge.from + 1];
-  for (int s = 0; s < dfa->num_states(); ++s) next[s + 1] += next[s];
-  std::vector<DfaEdges::Edge> sorted(dfa->edges.size());
-  for (const DfaEdges::Edge& edge : dfa->edges)
-    sorted[next[edge.from]++] = edge;
-  dfa->edges = std::move(sorted);
-}
-
-// Merges classes with equal transitions. Classes are numbered by their
-// smallest byte.
-void MergeClasses(DfaEdges* dfa) {
-  SortBySource(dfa);
-  // Transitions by class, then by source.
-  std::vector<int32_t> first(dfa->num_classes + 1, 0);
-  for (const DfaEdges::Edge& edge : dfa->edges) ++first[edge.byte_class + 1];
-  for (int c = 0; c < dfa->num_classes; ++c) first[c + 1] += first[c];
-  std::vector<std::pair<State, State>> columns(dfa->edges.size());
-  std::vector<int32_t> next(first.begin(), first.end() - 1);
-  for (const DfaEdges::Edge& edge : dfa->edges) {
-    columns[next[edge.byte_class]++] = {edge.from, edge.to};
-  }
-  const auto column = [&](int c) {
-    return std::span(columns).subspan(first[c], first[c + 1] - first[c]);
-  };
-  const auto is_less = [&](int a, int b) {
-    return std::ranges::lexicographical_compare(column(a), column(b));
-  };
-  std::map<int, int, decltype(is_less)> numbers(is_less);
-  std::vector<int> merged(dfa->num_classes, -1);
-  std::vector<uint8_t> is_first(dfa->num_classes, 0);
-  for (uint8_t& byte_class : dfa->classes) {
-    const int old = byte_class;
-    if (merged[old] < 0) {
-      const auto [entry, is_new] =
-          numbers.try_emplace(old, static_cast<int>(numbers.size()));
-      merged[old] = entry->second;
-      is_first[old] = is_new;
+  // A breadth-first search from the accepting states, against the edges.
+  void FindDistances() {
+    std::vector<int32_t> first(dfa_.num_states() + 1, 0);
+    for (const Edge& edge : dfa_.edges) ++first[edge.to + 1];
+    for (State s = 0; s < dfa_.num_states(); ++s) first[s + 1] += first[s];
+    std::vector<State> sources(dfa_.edges.size());
+    std::vector<int32_t> next(first.begin(), first.end() - 1);
+    for (const Edge& edge : dfa_.edges) sources[next[edge.to]++] = edge.from;
+    distances_.assign(dfa_.num_states(), -1);
+    for (State s = 0; s < dfa_.num_states(); ++s) {
+      if (dfa_.accepts[s] == 0) continue;
+      distances_[s] = 0;
+      order_.push_back(s);
     }
-    byte_class = static_cast<uint8_t>(merged[old]);
-  }
-  std::erase_if(dfa->edges, [&](const DfaEdges::Edge& edge) {
-    return is_first[edge.byte_class] == 0;
-  });
-  for (DfaEdges::Edge& edge : dfa->edges) {
-    edge.byte_class = merged[edge.byte_class];
-  }
-  dfa->num_classes = static_cast<int>(numbers.size());
-}
-
-// Returns the automaton, with states numbered as it says.
-// REQUIRES: classes are numbered by their smallest byte.
-ByteAutomaton NumberByDistance(const DfaEdges& dfa) {
-  const std::vector<State> table = TableOf(dfa);
-  const auto num_classes = static_cast<size_t>(dfa.num_classes);
-  std::vector<State> numbers(dfa.num_states(), ByteAutomaton::kNone);
-  std::vector<State> queue = {ByteAutomaton::kStart};
-  numbers[ByteAutomaton::kStart] = 0;
-  ByteAutomaton::Tables tables;
-  tables.classes = dfa.classes;
-  tables.num_classes = dfa.num_classes;
-  tables.next.reserve(table.size());
-  for (size_t i = 0; i < queue.size(); ++i) {
-    const State* const row =
-        &table[static_cast<size_t>(queue[i]) * num_classes];
-    tables.accepts.push_back(dfa.accepts[queue[i]]);
-    for (size_t c = 0; c < num_classes; ++c) {
-      const State to = row[c];
-      if (to == ByteAutomaton::kNone) {
-        tables.next.push_back(ByteAutomaton::kNone);
-        continue;
+    for (size_t i = 0; i < order_.size(); ++i) {
+      const State to = order_[i];
+      for (int32_t j = first[to]; j < first[to + 1]; ++j) {
+        if (distances_[sources[j]] >= 0) continue;
+        distances_[sources[j]] = distances_[to] + 1;
+        order_.push_back(sources[j]);
       }
-      if (numbers[to] == ByteAutomaton::kNone) {
-        numbers[to] = static_cast<State>(queue.size());
-        queue.push_back(to);
-      }
-      tables.next.push_back(numbers[to]);
     }
   }
-  return ByteAutomaton(std::move(tables));
-}
+
+  // Drops states that no text passes.
+  void Trim() {
+    std::vector<uint8_t> reached(dfa_.num_states(), 0);
+    std::vector<State> open = {ByteAutomaton::kStart};
+    reached[ByteAutomaton::kStart] = 1;
+    while (!open.empty()) {
+      const State state = open.back();
+      open.pop_back();
+      for (const Edge& edge : EdgesOf(state)) {
+        if (reached[edge.to] != 0) continue;
+        reached[edge.to] = 1;
+        open.push_back(edge.to);
+      }
+    }
+    std::erase_if(order_, [&](State state) { return reached[state] == 0; });
+    if (std::ssize(order_) == dfa_.num_states()) return;
+    std::erase_if(dfa_.edges, [&](const Edge& edge) {
+      return reached[edge.from] == 0 || distances_[edge.to] < 0;
+    });
+    IndexEdges();
+  }
+
+  // Numbers the sets of classes with equal transitions by their smallest bytes.
+  void MergeClasses() {
+    HashKey key = kHashKey;
+    while (!MergeClasses(key)) key = HashKey::Random();
+  }
+
+  // Takes classes for equal whose sums are, and returns false if they are not.
+  bool MergeClasses(const HashKey& key) {
+    std::array<uint64_t, 256> sums = {};
+    for (size_t b = 0; b < blocks_.members.size(); ++b) {
+      for (const Edge& edge : EdgesOf(blocks_.members[b])) {
+        sums[edge.byte_class] +=
+            HashOf((uint64_t{b} << 32) + blocks_.of[edge.to], key);
+      }
+    }
+    num_merged_ = 0;
+    std::array<int32_t, 256> firsts = {};  // class of each set
+    sizes_ = {};
+    for (int32_t c = 0; c < dfa_.num_classes; ++c) {
+      const auto end = firsts.begin() + num_merged_;
+      const auto found = std::find_if(
+          firsts.begin(), end, [&](int32_t f) { return sums[f] == sums[c]; });
+      merged_[c] = static_cast<int32_t>(found - firsts.begin());
+      is_first_[c] = found == end;
+      if (found == end) firsts[num_merged_++] = c;
+      ++sizes_[merged_[c]];
+    }
+    return num_merged_ == dfa_.num_classes || AreClassesEqual();
+  }
+
+  // True if from each state the classes of each set lead to one state, or none.
+  bool AreClassesEqual() const {
+    std::array<State, 256> sources = {};  // by set, the latest with an edge
+    std::array<int32_t, 256> targets = {};
+    sources.fill(ByteAutomaton::kNone);
+    return std::ranges::all_of(blocks_.members, [&](State state) {
+      int32_t num_missing = 0;
+      for (const Edge& edge : EdgesOf(state)) {
+        const int32_t set = merged_[edge.byte_class];
+        if (sources[set] != state) {
+          sources[set] = state;
+          targets[set] = blocks_.of[edge.to];
+          num_missing += sizes_[set];
+        }
+        --num_missing;
+        if (targets[set] != blocks_.of[edge.to]) return false;
+      }
+      return num_missing == 0;
+    });
+  }
+
+  // Returns the automaton, with states numbered as it says.
+  ByteAutomaton NumberByDistance() const {
+    const auto num_classes = static_cast<size_t>(num_merged_);
+    ByteAutomaton::Tables tables;
+    for (size_t byte = 0; byte < dfa_.classes.size(); ++byte) {
+      tables.classes[byte] = static_cast<uint8_t>(merged_[dfa_.classes[byte]]);
+    }
+    tables.num_classes = num_merged_;
+    tables.next.assign(blocks_.members.size() * num_classes,
+                       ByteAutomaton::kNone);
+    ByteAutomaton::Ends ends;
+    std::vector<State> numbers(blocks_.members.size(), ByteAutomaton::kNone);
+    std::vector<State> queue = {
+        blocks_.members[blocks_.of[ByteAutomaton::kStart]]};
+    queue.reserve(blocks_.members.size());
+    numbers[blocks_.of[ByteAutomaton::kStart]] = ByteAutomaton::kStart;
+    for (size_t i = 0; i < queue.size(); ++i) {
+      const State state = queue[i];
+      State* const row = &tables.next[i * num_classes];
+      for (const Edge& edge : EdgesOf(state)) {
+        if (is_first_[edge.byte_class] == 0) continue;
+        State& to = numbers[blocks_.of[edge.to]];
+        if (to == ByteAutomaton::kNone) {
+          to = static_cast<State>(queue.size());
+          queue.push_back(blocks_.members[blocks_.of[edge.to]]);
+        }
+        row[merged_[edge.byte_class]] = to;
+      }
+      tables.accepts.push_back(dfa_.accepts[state]);
+      ends.is_last.push_back(EdgesOf(state).empty() ? 1 : 0);
+      ends.min_bytes.push_back(distances_[state]);
+    }
+    return ByteAutomaton(std::move(tables), std::move(ends));
+  }
+
+  DfaEdges dfa_;
+  CompileBudget& budget_;
+  std::vector<int32_t> first_;      // [num_states + 1], into edges
+  std::vector<int32_t> distances_;  // [num_states] bytes to an end, or -1
+  std::vector<State> order_;        // states that texts pass, by distance
+  DfaBlocks blocks_;
+  // By class: the number of its set, and if it is the first one of that.
+  std::array<int32_t, 256> merged_ = {};
+  std::array<uint8_t, 256> is_first_ = {};
+  std::array<int32_t, 256> sizes_ = {};  // by set
+  int32_t num_merged_ = 0;
+};
 
 }  // namespace
 
@@ -199,24 +227,14 @@ absl::StatusOr<ByteAutomaton> BuildAutomaton(DfaEdges dfa,
   RETURN_IF_ERROR(
       budget->Take(kStepsOfEdge * (static_cast<int64_t>(dfa.edges.size()) +
                                    dfa.num_states())));
-  const int num_states_before = dfa.num_states();
-  MergeClasses(&dfa);  // fewer edges for the passes below
-  RETURN_IF_ERROR(Trim(&dfa));
-  std::vector<int32_t> blocks = MinimizeDfa(dfa);
-  const int num_states = 1 + *std::max_element(blocks.begin(), blocks.end());
-  RETURN_IF_ERROR(budget->CheckStates(num_states));
-  if (num_states < dfa.num_states()) {
-    // The start keeps number 0.
-    const int32_t start = blocks[ByteAutomaton::kStart];
-    for (int32_t& block : blocks) {
-      block = block == start ? 0 : block + (block < start ? 1 : 0);
-    }
-    dfa = Renumber(dfa, blocks, num_states);
+  int num_classes = 0;  // begun before
+  for (const uint8_t byte_class : dfa.classes) {
+    CHECK(byte_class <= num_classes) << "classes are not in order";
+    num_classes = std::max<int>(num_classes, byte_class + 1);
   }
-  if (num_states < num_states_before) MergeClasses(&dfa);
-  RETURN_IF_ERROR(budget->CheckTable(int64_t{num_states} * dfa.num_classes *
-                                     static_cast<int64_t>(sizeof(State))));
-  return NumberByDistance(dfa);
+  CHECK(num_classes == dfa.num_classes) << "a class without bytes";
+  SortEdges(&dfa);
+  return AutomatonBuilder(std::move(dfa), budget).Run();
 }
 
 }  // namespace espalier

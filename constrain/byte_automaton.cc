@@ -7,24 +7,33 @@
 namespace espalier {
 
 ByteAutomaton::ByteAutomaton(Tables tables) : tables_(std::move(tables)) {
+  CheckTables();
+  CountBytesToTheEnd();
+}
+
+ByteAutomaton::ByteAutomaton(Tables tables, Ends ends)
+    : tables_(std::move(tables)), ends_(std::move(ends)) {
+  CheckTables();
+}
+
+void ByteAutomaton::CheckTables() const {
   CHECK(num_states() > 0) << "an automaton must have a start";
   CHECK(tables_.next.size() ==
         static_cast<size_t>(num_states()) * static_cast<size_t>(num_classes()))
       << "transitions of " << num_states() << " states";
-  CountBytesToTheEnd();
 }
 
 // A breadth-first search from the accepting states, against the transitions.
 void ByteAutomaton::CountBytesToTheEnd() {
   const size_t n = tables_.accepts.size();
   const size_t num_classes = tables_.num_classes;
-  is_last_.assign(n, 1);
+  ends_.is_last.assign(n, 1);
   std::vector<int32_t> first(n + 1, 0);  // transitions to each state begin here
   for (size_t s = 0; s < n; ++s) {
     for (size_t c = 0; c < num_classes; ++c) {
       const State to = tables_.next[s * num_classes + c];
       if (to == kNone) continue;
-      is_last_[s] = 0;
+      ends_.is_last[s] = 0;
       ++first[to + 1];
     }
   }
@@ -37,19 +46,19 @@ void ByteAutomaton::CountBytesToTheEnd() {
       if (to != kNone) sources[end[to]++] = static_cast<State>(s);
     }
   }
-  min_bytes_.assign(n, -1);
+  ends_.min_bytes.assign(n, -1);
   std::vector<State> queue;
   for (size_t s = 0; s < n; ++s) {
     if (tables_.accepts[s] == 0) continue;
-    min_bytes_[s] = 0;
+    ends_.min_bytes[s] = 0;
     queue.push_back(static_cast<State>(s));
   }
   for (size_t i = 0; i < queue.size(); ++i) {
     const State state = queue[i];
     for (int32_t j = first[state]; j < first[state + 1]; ++j) {
-      int32_t& bytes = min_bytes_[sources[j]];
+      int32_t& bytes = ends_.min_bytes[sources[j]];
       if (bytes >= 0) continue;
-      bytes = min_bytes_[state] + 1;
+      bytes = ends_.min_bytes[state] + 1;
       queue.push_back(sources[j]);
     }
   }

@@ -35,7 +35,14 @@ class ByteAutomaton {
     std::vector<State> next;       // [num_states, num_classes]
     std::vector<uint8_t> accepts;  // [num_states]  0 or 1
   };
+  // Follows from the transitions.
+  struct Ends {
+    std::vector<uint8_t> is_last;    // [num_states]  1: nothing may follow
+    std::vector<int32_t> min_bytes;  // [num_states]  fewest to an end
+  };
   explicit ByteAutomaton(Tables tables);
+  // REQUIRES: `ends` are those of `tables`.
+  ByteAutomaton(Tables tables, Ends ends);
 
   int num_states() const { return static_cast<int>(tables_.accepts.size()); }
   int num_classes() const { return tables_.num_classes; }
@@ -64,9 +71,9 @@ class ByteAutomaton {
   // True if a text of the language ends here.
   bool accepts(State state) const { return tables_.accepts[state] != 0; }
   // True if nothing may follow: only the end of the text.
-  bool ends(State state) const { return is_last_[state] != 0; }
+  bool ends(State state) const { return ends_.is_last[state] != 0; }
   // Returns the fewest bytes from the state to the end of a text.
-  int min_bytes(State state) const { return min_bytes_[state]; }
+  int min_bytes(State state) const { return ends_.min_bytes[state]; }
 
   struct MatchResult {
     bool in_language = false;
@@ -87,11 +94,11 @@ class ByteAutomaton {
   }
 
  private:
+  void CheckTables() const;
   void CountBytesToTheEnd();
 
   Tables tables_;
-  std::vector<uint8_t> is_last_;    // [num_states]
-  std::vector<int32_t> min_bytes_;  // [num_states]
+  Ends ends_;
 };
 
 }  // namespace espalier

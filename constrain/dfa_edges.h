@@ -19,6 +19,7 @@ struct DfaEdges {
   // State 0 is the start. At most one edge for a state and class.
   std::vector<Edge> edges = {};
   std::vector<uint8_t> accepts = {};  // [num_states]  0 or 1
+  // Classes are numbered by their smallest byte.
   std::array<uint8_t, 256> classes = {};
   int num_classes = 1;
 

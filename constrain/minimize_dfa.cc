@@ -1,156 +1,284 @@
 #include "constrain/minimize_dfa.h"
 
+#include <algorithm>
+#include <array>
+#include <bit>
 #include <cstddef>
-#include <numeric>
 #include <utility>
 
 namespace espalier {
 namespace {
 
-// A partition of [0, n) into sets that are split: Mark moves elements to the
-// front of their set, and Split makes the marked and the unmarked elements of
-// each touched set two sets, of which the smaller one is new.
-class RefinablePartition {
+using Edge = DfaEdges::Edge;
+
+// Divides states by signatures: sums of hashes of what their edges lead to.
+// Equal states always have equal signatures, so what these tell apart is not
+// equal. States that they do not tell apart are compared in the end.
+class StatePartition {
  public:
-  explicit RefinablePartition(int32_t n)
-      : elements_(n), place_(n), set_(n, 0), first_{0}, end_{n}, marked_{0} {
-    std::iota(elements_.begin(), elements_.end(), 0);
-    std::iota(place_.begin(), place_.end(), 0);
-    if (n == 0) {
-      first_.clear();
-      end_.clear();
-      marked_.clear();
-    }
+  StatePartition(const DfaEdges& dfa, std::span<const int32_t> first,
+                 std::span<const int32_t> distances,
+                 std::span<const int32_t> order, const HashKey& key)
+      : dfa_(dfa),
+        first_(first),
+        distances_(distances),
+        order_(order),
+        key_(key),
+        signatures_(dfa.num_states(), 0) {
+    blocks_.of.assign(dfa.num_states(), -1);
   }
 
-  // Makes the sets those of equal `keys`, [n] in [0, num_keys).
-  void Group(const std::vector<int32_t>& keys, int32_t num_keys) {
-    std::vector<int32_t> begin(num_keys + 1, 0);
-    for (const int32_t key : keys) ++begin[key + 1];
-    for (int32_t k = 0; k < num_keys; ++k) begin[k + 1] += begin[k];
-    first_.clear();
-    end_.clear();
-    std::vector<int32_t> next(begin.begin(), begin.end() - 1);
-    std::vector<int32_t> set_of(num_keys, -1);
-    for (int32_t k = 0; k < num_keys; ++k) {
-      if (begin[k] == begin[k + 1]) continue;
-      set_of[k] = static_cast<int32_t>(first_.size());
-      first_.push_back(begin[k]);
-      end_.push_back(begin[k + 1]);
+  // Returns the blocks, or none if unequal states have one signature.
+  DfaBlocks Run() && {
+    SignByDistance();
+    GroupBySignature();
+    if (blocks_.members.size() == order_.size()) return std::move(blocks_);
+    if (!AreBlocksEqual()) {
+      Refine();
+      if (!AreBlocksEqual()) return {};
     }
-    marked_.assign(first_.size(), 0);
-    for (int32_t i = 0; i < static_cast<int32_t>(keys.size()); ++i) {
-      place_[i] = next[keys[i]]++;
-      elements_[place_[i]] = i;
-      set_[i] = set_of[keys[i]];
-    }
-  }
-
-  int32_t num_sets() const { return static_cast<int32_t>(first_.size()); }
-  int32_t set_of(int32_t element) const { return set_[element]; }
-  int32_t first(int32_t set) const { return first_[set]; }
-  int32_t end(int32_t set) const { return end_[set]; }
-  int32_t element(int32_t place) const { return elements_[place]; }
-
-  // An element may be marked once before the next Split.
-  void Mark(int32_t element) {
-    const int32_t set = set_[element];
-    const int32_t target = first_[set] + marked_[set];
-    const int32_t source = place_[element];
-    std::swap(elements_[source], elements_[target]);
-    place_[elements_[source]] = source;
-    place_[elements_[target]] = target;
-    if (marked_[set]++ == 0) touched_.push_back(set);
-  }
-
-  void Split() {
-    for (const int32_t set : touched_) SplitSet(set);
-    touched_.clear();
+    return std::move(blocks_);
   }
 
  private:
-  void SplitSet(int32_t set) {
-    const int32_t middle = first_[set] + marked_[set];
-    marked_[set] = 0;
-    if (middle == end_[set]) return;
-    const int32_t added = num_sets();
-    if (middle - first_[set] <= end_[set] - middle) {
-      first_.push_back(first_[set]);
-      end_.push_back(middle);
-      first_[set] = middle;
-    } else {
-      first_.push_back(middle);
-      end_.push_back(end_[set]);
-      end_[set] = middle;
+  std::span<const Edge> EdgesOf(int32_t state) const {
+    return std::span(dfa_.edges)
+        .subspan(first_[state], first_[state + 1] - first_[state]);
+  }
+
+  // Signs the states of one distance after those of smaller ones, so that one
+  // pass tells apart what the texts to the nearest end do.
+  void SignByDistance() {
+    std::array<uint64_t, 256> class_keys = {};
+    for (int c = 0; c < dfa_.num_classes; ++c) {
+      class_keys[c] = HashOf(static_cast<uint64_t>(c) + 1, key_);
     }
-    marked_.push_back(0);
-    for (int32_t i = first_[added]; i < end_[added]; ++i) {
-      set_[elements_[i]] = added;
+    std::vector<uint64_t> fresh;
+    for (size_t begin = 0; begin < order_.size(); begin += fresh.size()) {
+      const int32_t distance = distances_[order_[begin]];
+      fresh.clear();
+      for (size_t i = begin;
+           i < order_.size() && distances_[order_[i]] == distance; ++i) {
+        uint64_t sum = HashOf(static_cast<uint64_t>(distance), key_);
+        for (const Edge& edge : EdgesOf(order_[i])) {
+          sum +=
+              HashOf(signatures_[edge.to] ^ class_keys[edge.byte_class], key_);
+        }
+        fresh.push_back(sum);
+      }
+      for (size_t i = 0; i < fresh.size(); ++i) {
+        signatures_[order_[begin + i]] = fresh[i];
+      }
     }
   }
 
-  std::vector<int32_t> elements_;  // sets are ranges of places
-  std::vector<int32_t> place_;     // index in elements_ by element
-  std::vector<int32_t> set_;       // set by element
-  std::vector<int32_t> first_;     // first place by set
-  std::vector<int32_t> end_;
-  std::vector<int32_t> marked_;
-  std::vector<int32_t> touched_;  // sets with marked elements
-};
-
-// Edges by the state that they lead to.
-struct EdgesTo {
-  explicit EdgesTo(const DfaEdges& dfa)
-      : first(dfa.num_states() + 1, 0), edges(dfa.edges.size()) {
-    for (const DfaEdges::Edge& edge : dfa.edges) ++first[edge.to + 1];
-    for (int s = 0; s < dfa.num_states(); ++s) first[s + 1] += first[s];
-    std::vector<int32_t> next(first.begin(), first.end() - 1);
-    for (size_t i = 0; i < dfa.edges.size(); ++i) {
-      edges[next[dfa.edges[i].to]++] = static_cast<int32_t>(i);
+  // Makes states with one signature one block.
+  void GroupBySignature() {
+    std::vector<int32_t> table(std::bit_ceil(2 * order_.size()), -1);
+    const size_t mask = table.size() - 1;
+    for (const int32_t state : order_) {
+      size_t slot = HashOf(signatures_[state], key_) & mask;
+      while (table[slot] >= 0 &&
+             signatures_[blocks_.members[table[slot]]] != signatures_[state]) {
+        slot = (slot + 1) & mask;
+      }
+      if (table[slot] < 0) {
+        table[slot] = static_cast<int32_t>(blocks_.members.size());
+        blocks_.members.push_back(state);
+      }
+      blocks_.of[state] = table[slot];
     }
   }
 
-  std::vector<int32_t> first;  // [num_states + 1], into `edges`
-  std::vector<int32_t> edges;
+  // True if the states of each block lead to the same blocks.
+  bool AreBlocksEqual() const {
+    return std::ranges::all_of(order_, [&](int32_t state) {
+      const int32_t member = blocks_.members[blocks_.of[state]];
+      return member == state ||
+             (dfa_.accepts[member] == dfa_.accepts[state] &&
+              std::ranges::equal(EdgesOf(member), EdgesOf(state),
+                                 [&](const Edge& a, const Edge& b) {
+                                   return a.byte_class == b.byte_class &&
+                                          blocks_.of[a.to] == blocks_.of[b.to];
+                                 }));
+    });
+  }
+
+  uint64_t HashOfEdge(int32_t byte_class, int32_t block) const {
+    return HashOf((static_cast<uint64_t>(block) << 8) + byte_class, key_);
+  }
+
+  // Divides blocks whose states lead to different ones until there are none.
+  void Refine() {
+    IndexEdgesTo();
+    SortByBlock();
+    for (const int32_t state : order_) {
+      uint64_t sum = 0;
+      for (const Edge& edge : EdgesOf(state)) {
+        sum += HashOfEdge(edge.byte_class, blocks_.of[edge.to]);
+      }
+      signatures_[state] = sum;
+    }
+    touched_.resize(blocks_.members.size());
+    for (const int32_t state : order_) Touch(state);
+    while (!open_.empty()) {
+      const int32_t block = open_.back();
+      open_.pop_back();
+      Divide(block);
+    }
+  }
+
+  void IndexEdgesTo() {
+    first_to_.assign(dfa_.num_states() + 1, 0);
+    for (const Edge& edge : dfa_.edges) ++first_to_[edge.to + 1];
+    for (int s = 0; s < dfa_.num_states(); ++s) {
+      first_to_[s + 1] += first_to_[s];
+    }
+    edges_to_.resize(dfa_.edges.size());
+    std::vector<int32_t> next(first_to_.begin(), first_to_.end() - 1);
+    for (const Edge& edge : dfa_.edges) edges_to_[next[edge.to]++] = edge;
+  }
+
+  // Puts the states of a block next to one another.
+  void SortByBlock() {
+    places_.assign(dfa_.num_states(), 0);
+    first_of_.assign(blocks_.members.size(), 0);
+    for (const int32_t state : order_) ++first_of_[blocks_.of[state]];
+    int32_t num_before = 0;
+    for (int32_t& first : first_of_) {
+      end_of_.push_back(num_before);
+      first = std::exchange(num_before, num_before + first);
+    }
+    states_.resize(order_.size());
+    for (const int32_t state : order_) {
+      places_[state] = end_of_[blocks_.of[state]]++;
+      states_[places_[state]] = state;
+    }
+  }
+
+  void Swap(int32_t place, int32_t other) {
+    std::swap(states_[place], states_[other]);
+    places_[states_[place]] = place;
+    places_[states_[other]] = other;
+  }
+
+  // Moves a state to the front of its block, with those whose signatures may
+  // have changed. All others of a block have one signature.
+  void Touch(int32_t state) {
+    const int32_t block = blocks_.of[state];
+    const int32_t front = first_of_[block] + touched_[block];
+    if (places_[state] < front) return;
+    Swap(places_[state], front);
+    if (touched_[block]++ == 0) open_.push_back(block);
+  }
+
+  // Makes each signature's states a block. The most keep the number, so that a
+  // state has log(states) numbers at most.
+  void Divide(int32_t block) {
+    const int32_t begin = first_of_[block];
+    const int32_t middle = begin + std::exchange(touched_[block], 0);
+    const int32_t end = end_of_[block];
+    const auto signature_at = [&](int32_t place) {
+      return signatures_[states_[place]];
+    };
+    std::sort(
+        states_.begin() + begin, states_.begin() + middle,
+        [&](int32_t a, int32_t b) { return signatures_[a] < signatures_[b]; });
+    for (int32_t i = begin; i < middle; ++i) places_[states_[i]] = i;
+    // Ranges of places, of which the last has the states that are not touched.
+    std::vector<std::pair<int32_t, int32_t>> parts;
+    for (int32_t i = begin, next = begin; i < middle; i = next) {
+      while (next < middle && signature_at(next) == signature_at(i)) ++next;
+      parts.emplace_back(i, next);
+    }
+    if (middle < end) {
+      // Touched states that are like the others join these.
+      const auto same = std::ranges::find_if(parts, [&](const auto& part) {
+        return signature_at(part.first) == signature_at(middle);
+      });
+      if (same == parts.end()) {
+        parts.emplace_back(middle, end);
+      } else {
+        const int32_t num_same = same->second - same->first;
+        for (auto part = same + 1; part != parts.end(); ++part) {
+          part->first -= num_same;
+          part->second -= num_same;
+        }
+        std::rotate(states_.begin() + same->first,
+                    states_.begin() + same->second, states_.begin() + middle);
+        for (int32_t i = same->first; i < middle; ++i) places_[states_[i]] = i;
+        parts.erase(same);
+        parts.emplace_back(middle - num_same, end);
+      }
+    }
+    const auto most = std::ranges::max_element(
+        parts, {}, [](const auto& part) { return part.second - part.first; });
+    first_of_[block] = most->first;
+    end_of_[block] = most->second;
+    blocks_.members[block] = states_[most->first];
+    const auto num_blocks = static_cast<int32_t>(blocks_.members.size());
+    for (const auto& part : parts) {
+      if (part != *most) AddBlock(part.first, part.second);
+    }
+    for (auto added = num_blocks; added < std::ssize(first_of_); ++added) {
+      SignEdgesTo(added, block);
+    }
+  }
+
+  // Makes the states of some places a block.
+  void AddBlock(int32_t begin, int32_t end) {
+    const auto block = static_cast<int32_t>(blocks_.members.size());
+    for (int32_t i = begin; i < end; ++i) blocks_.of[states_[i]] = block;
+    blocks_.members.push_back(states_[begin]);
+    first_of_.push_back(begin);
+    end_of_.push_back(end);
+    touched_.push_back(0);
+  }
+
+  // Changes the signatures of states that lead to a block, which was a part of
+  // `old`.
+  void SignEdgesTo(int32_t block, int32_t old) {
+    changed_.assign(states_.begin() + first_of_[block],
+                    states_.begin() + end_of_[block]);
+    for (const int32_t state : changed_) {  // Touch moves them
+      for (int32_t i = first_to_[state]; i < first_to_[state + 1]; ++i) {
+        const Edge& edge = edges_to_[i];
+        signatures_[edge.from] += HashOfEdge(edge.byte_class, block) -
+                                  HashOfEdge(edge.byte_class, old);
+        Touch(edge.from);
+      }
+    }
+  }
+
+  const DfaEdges& dfa_;
+  const std::span<const int32_t> first_;
+  const std::span<const int32_t> distances_;
+  const std::span<const int32_t> order_;
+  const HashKey key_;
+  std::vector<uint64_t> signatures_;  // [num_states]
+  DfaBlocks blocks_;
+  // The rest is of Refine.
+  std::vector<int32_t> first_to_;  // [num_states + 1], into edges_to_
+  std::vector<Edge> edges_to_;     // by the state that they lead to
+  std::vector<int32_t> states_;    // by block, the touched ones first
+  std::vector<int32_t> places_;    // [num_states], in states_
+  std::vector<int32_t> first_of_;  // [num_blocks], in states_
+  std::vector<int32_t> end_of_;    // [num_blocks], in states_
+  std::vector<int32_t> touched_;   // [num_blocks]  number of states
+  std::vector<int32_t> open_;      // blocks with touched states
+  std::vector<int32_t> changed_;   // work of SignEdgesTo
 };
 
 }  // namespace
 
-// Blocks of states and cords of edges are refined in turn. A cord has edges of
-// one class into one block; its sources differ from all other states.
-std::vector<int32_t> MinimizeDfa(const DfaEdges& dfa) {
-  RefinablePartition blocks(dfa.num_states());
-  for (int32_t s = 0; s < dfa.num_states(); ++s) {
-    if (dfa.accepts[s] != 0) blocks.Mark(s);
+DfaBlocks MinimizeDfa(const DfaEdges& dfa, std::span<const int32_t> first,
+                      std::span<const int32_t> distances,
+                      std::span<const int32_t> order, HashKey key) {
+  while (true) {
+    DfaBlocks blocks = StatePartition(dfa, first, distances, order, key).Run();
+    if (!blocks.members.empty() || order.empty()) return blocks;
+    key = HashKey::Random();  // two sums were the same
   }
-  blocks.Split();
-  RefinablePartition cords(static_cast<int32_t>(dfa.edges.size()));
-  std::vector<int32_t> classes(dfa.edges.size());
-  for (size_t i = 0; i < classes.size(); ++i) {
-    classes[i] = dfa.edges[i].byte_class;
-  }
-  cords.Group(classes, dfa.num_classes);
-  const EdgesTo edges_to(dfa);
-  int32_t block = 1;
-  for (int32_t cord = 0; cord < cords.num_sets(); ++cord) {
-    for (int32_t i = cords.first(cord); i < cords.end(cord); ++i) {
-      blocks.Mark(dfa.edges[cords.element(i)].from);
-    }
-    blocks.Split();
-    for (; block < blocks.num_sets(); ++block) {
-      for (int32_t i = blocks.first(block); i < blocks.end(block); ++i) {
-        const int32_t state = blocks.element(i);
-        for (int32_t j = edges_to.first[state]; j < edges_to.first[state + 1];
-             ++j) {
-          cords.Mark(edges_to.edges[j]);
-        }
-      }
-      cords.Split();
-    }
-  }
-  std::vector<int32_t> result(dfa.num_states());
-  for (int32_t s = 0; s < dfa.num_states(); ++s) result[s] = blocks.set_of(s);
-  return result;
 }
 
 }  // namespace espalier

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <memory>
+#include <functional>
+#include <span>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 
 #include "base/hash.h"
@@ -28,54 +28,34 @@ class SubsetConstruction {
         seen_(nfa_.num_states_, 0),
         byte_first_(nfa_.num_states_ + 1, 0),
         empty_first_(nfa_.num_states_ + 1, 0),
+        set_after_(nfa_.num_states_, -1),
         set_of_(nfa_.num_states_, -1) {}
 
   absl::StatusOr<DfaEdges> Run() {
-    SortEdges();
     FindClasses();
+    SortEdges();
     targets_.resize(dfa_.num_classes);
-    target_of_class_.resize(dfa_.num_classes);
-    RETURN_IF_ERROR(AddSet({start_}, /*at_start=*/true).status());
-    for (size_t i = 0; i < sets_.size(); ++i) {
-      RETURN_IF_ERROR(AddEdgesOf(static_cast<int32_t>(i)));
-    }
+    set_first_.push_back(0);
+    states_ = {start_};
+    RETURN_IF_ERROR(AddSet(/*at_start=*/true).status());
+    for (int32_t i = 0; i < num_sets(); ++i) RETURN_IF_ERROR(AddEdgesOf(i));
     return std::move(dfa_);
   }
 
  private:
   using Set = std::vector<State>;  // ascending
-  struct SetHash {
-    size_t operator()(const Set* set) const {
-      return HashOf(std::string_view(reinterpret_cast<const char*>(set->data()),
-                                     set->size() * sizeof(State)));
-    }
+  // Edges that take a byte, by classes.
+  struct ClassEdge {
+    State from;
+    uint8_t first;
+    uint8_t last;
+    State to;
   };
-  struct SameSet {
-    bool operator()(const Set* a, const Set* b) const { return *a == *b; }
-  };
-
-  // Orders the edges by the state that they leave.
-  void SortEdges() {
-    byte_edges_ = Sorted(std::move(nfa_.byte_edges_), &byte_first_);
-    empty_edges_ = Sorted(std::move(nfa_.empty_edges_), &empty_first_);
-  }
-
-  // A counting sort. `first` becomes the index of each state's first edge.
-  template <typename Edge>
-  std::vector<Edge> Sorted(std::vector<Edge> edges,
-                           std::vector<int32_t>* first) const {
-    for (const Edge& edge : edges) ++(*first)[edge.from + 1];
-    for (State s = 0; s < nfa_.num_states_; ++s) (*first)[s + 1] += (*first)[s];
-    std::vector<int32_t> next(first->begin(), first->end() - 1);
-    std::vector<Edge> sorted(edges.size());
-    for (const Edge& edge : edges) sorted[next[edge.from]++] = edge;
-    return sorted;
-  }
 
   // Two bytes are of one class if no range of an edge begins between them.
   void FindClasses() {
     std::array<uint8_t, 257> begins = {};
-    for (const auto& edge : byte_edges_) {
+    for (const auto& edge : nfa_.byte_edges_) {
       begins[edge.first] = 1;
       begins[edge.last + 1] = 1;
     }
@@ -87,93 +67,179 @@ class SubsetConstruction {
     dfa_.num_classes = byte_class + 1;
   }
 
-  // Appends the states that empty edges lead to from `states`, these included,
-  // and says whether the end is among them. Edges at the end of a text count
-  // for that alone: after them no byte may follow.
-  absl::StatusOr<bool> Close(bool at_start, Set* states) {
-    bool at_end = false;
+  // Orders the edges by the state that they leave, then by their bytes.
+  void SortEdges() {
+    byte_edges_ = Sorted<ClassEdge>(
+        std::move(nfa_.byte_edges_), &byte_first_, [&](const auto& edge) {
+          return ClassEdge{edge.from, dfa_.classes[edge.first],
+                           dfa_.classes[edge.last], edge.to};
+        });
+    for (State s = 0; s < nfa_.num_states_; ++s) {
+      const auto edges =
+          std::span(byte_edges_)
+              .subspan(byte_first_[s], byte_first_[s + 1] - byte_first_[s]);
+      if (!std::ranges::is_sorted(edges, {}, &ClassEdge::first)) {
+        std::ranges::sort(edges, {}, &ClassEdge::first);
+      }
+    }
+    empty_edges_ = Sorted<ByteNfa::EmptyEdge>(std::move(nfa_.empty_edges_),
+                                              &empty_first_, std::identity());
+  }
+
+  // A counting sort. `first` becomes the index of each state's first edge.
+  template <typename Result, typename Edge, typename Convert>
+  std::vector<Result> Sorted(std::vector<Edge> edges,
+                             std::vector<int32_t>* first,
+                             const Convert& convert) const {
+    for (const Edge& edge : edges) ++(*first)[edge.from + 1];
+    for (State s = 0; s < nfa_.num_states_; ++s) (*first)[s + 1] += (*first)[s];
+    std::vector<int32_t> next(first->begin(), first->end() - 1);
+    std::vector<Result> sorted(edges.size());
+    for (const Edge& edge : edges) sorted[next[edge.from]++] = convert(edge);
+    return sorted;
+  }
+
+  std::span<const ClassEdge> EdgesOf(State state) const {
+    return std::span(byte_edges_)
+        .subspan(byte_first_[state],
+                 byte_first_[state + 1] - byte_first_[state]);
+  }
+
+  int32_t num_sets() const {
+    return static_cast<int32_t>(set_first_.size()) - 1;
+  }
+  std::span<const State> SetOf(int32_t number) const {
+    return std::span(sets_).subspan(
+        set_first_[number], set_first_[number + 1] - set_first_[number]);
+  }
+
+  // Appends to states_ the states that empty edges lead to from these, and says
+  // whether the end is among them. Edges at the end of a text count for that
+  // alone: after them no byte may follow.
+  absl::StatusOr<bool> Close(bool at_start) {
     ++stamp_;
-    for (const State state : *states) seen_[state] = 2 * stamp_;
-    Set after_end;
-    RETURN_IF_ERROR(Follow(at_start, states, &after_end));
-    for (const State state : *states) at_end = at_end || state == end_;
+    for (const State state : states_) seen_[state] = 2 * stamp_;
+    after_end_.clear();
+    RETURN_IF_ERROR(Follow(at_start));
+    bool at_end = std::ranges::find(states_, end_) != states_.end();
     // A second search, in which edges at the end are like others.
-    for (size_t i = 0; i < after_end.size() && !at_end; ++i) {
-      at_end = after_end[i] == end_;
-      for (int32_t e = empty_first_[after_end[i]];
-           e < empty_first_[after_end[i] + 1]; ++e) {
+    for (size_t i = 0; i < after_end_.size() && !at_end; ++i) {
+      at_end = after_end_[i] == end_;
+      for (int32_t e = empty_first_[after_end_[i]];
+           e < empty_first_[after_end_[i] + 1]; ++e) {
         const auto& edge = empty_edges_[e];
         RETURN_IF_ERROR(nfa_.budget_->Take(1));
         if (edge.condition == NfaCondition::kAtStart && !at_start) continue;
         if (seen_[edge.to] >= 2 * stamp_) continue;
         seen_[edge.to] = 2 * stamp_ + 1;
-        after_end.push_back(edge.to);
+        after_end_.push_back(edge.to);
       }
     }
     return at_end;
   }
 
-  // Follows empty edges from `states`; those at the end lead to `after_end`.
-  absl::Status Follow(bool at_start, Set* states, Set* after_end) {
-    for (size_t i = 0; i < states->size(); ++i) {
-      const State from = (*states)[i];
+  // Follows empty edges from states_; those at the end lead to after_end_.
+  absl::Status Follow(bool at_start) {
+    for (size_t i = 0; i < states_.size(); ++i) {
+      const State from = states_[i];
       const int32_t end = empty_first_[from + 1];
       RETURN_IF_ERROR(nfa_.budget_->Take(1 + end - empty_first_[from]));
       for (int32_t e = empty_first_[from]; e < end; ++e) {
         const auto& edge = empty_edges_[e];
         if (edge.condition == NfaCondition::kAtStart && !at_start) continue;
         if (edge.condition == NfaCondition::kAtEnd) {
-          after_end->push_back(edge.to);
+          after_end_.push_back(edge.to);
           continue;
         }
         if (seen_[edge.to] == 2 * stamp_) continue;
         seen_[edge.to] = 2 * stamp_;
-        states->push_back(edge.to);
+        states_.push_back(edge.to);
       }
     }
     return absl::OkStatus();
   }
 
-  // Returns the number of the set that `states` lead to; a new one if there is
-  // none yet.
-  absl::StatusOr<int32_t> AddSet(Set states, bool at_start) {
-    ASSIGN_OR_RETURN(const bool accepts, Close(at_start, &states));
-    std::erase_if(states, [&](State state) {
+  // Returns the number of the set that states_ lead to; a new one if there is
+  // none yet. Changes states_.
+  absl::StatusOr<int32_t> AddSet(bool at_start) {
+    ASSIGN_OR_RETURN(const bool accepts, Close(at_start));
+    std::erase_if(states_, [&](State state) {
       return byte_first_[state] == byte_first_[state + 1];
     });
-    std::sort(states.begin(), states.end());
+    std::sort(states_.begin(), states_.end());
     // A set is told from an equal one that accepts by a number beyond states.
-    if (accepts) states.push_back(nfa_.num_states_);
-    RETURN_IF_ERROR(nfa_.budget_->Take(static_cast<int64_t>(states.size())));
-    const auto found = numbers_.find(&states);
-    if (found != numbers_.end()) return found->second;
-    const int32_t number = static_cast<int32_t>(sets_.size());
-    sets_.push_back(std::make_unique<Set>(std::move(states)));
-    numbers_.emplace(sets_.back().get(), number);
-    dfa_.accepts.push_back(accepts ? 1 : 0);
-    // Minimization may merge states, so more of them are allowed here.
-    RETURN_IF_ERROR(nfa_.budget_->CheckStates(number / 4));
-    // Memory of a set counts more than a step.
-    RETURN_IF_ERROR(
-        nfa_.budget_->Take(8 + 3 * static_cast<int64_t>(sets_.back()->size())));
+    if (accepts) states_.push_back(nfa_.num_states_);
+    RETURN_IF_ERROR(nfa_.budget_->Take(static_cast<int64_t>(states_.size())));
+    int32_t& number = states_.size() == 1 && !accepts ? set_of_[states_[0]]
+                                                      : *NumberOf(states_);
+    if (number < 0) RETURN_IF_ERROR(AppendSet(accepts, &number));
     return number;
   }
 
+  // As AddSet, of one state that has been read.
+  absl::StatusOr<int32_t> SetAfter(State state) {
+    int32_t& number = set_after_[state];
+    if (number >= 0) return number;
+    states_ = {state};
+    ASSIGN_OR_RETURN(number, AddSet(/*at_start=*/false));
+    return number;
+  }
+
+  // Makes states_ a set.
+  absl::Status AppendSet(bool accepts, int32_t* number) {
+    *number = num_sets();
+    sets_.insert(sets_.end(), states_.begin(), states_.end());
+    set_first_.push_back(static_cast<int64_t>(sets_.size()));
+    dfa_.accepts.push_back(accepts ? 1 : 0);
+    // Minimization may merge states, so more of them are allowed here.
+    RETURN_IF_ERROR(nfa_.budget_->CheckStates(*number / 4));
+    // Memory of a set counts more than a step.
+    return nfa_.budget_->Take(8 + 3 * static_cast<int64_t>(states_.size()));
+  }
+
+  // Returns the number of a set, negative if there is none.
+  int32_t* NumberOf(const Set& states) {
+    if (num_numbers_ * 2 >= std::ssize(numbers_)) GrowNumbers();
+    int32_t* const number = SlotOf(states);
+    if (*number < 0) ++num_numbers_;
+    return number;
+  }
+
+  int32_t* SlotOf(std::span<const State> states) {
+    const size_t mask = numbers_.size() - 1;
+    size_t slot =
+        HashOf(std::string_view(reinterpret_cast<const char*>(states.data()),
+                                states.size_bytes())) &
+        mask;
+    while (numbers_[slot] >= 0 &&
+           !std::ranges::equal(SetOf(numbers_[slot]), states)) {
+      slot = (slot + 1) & mask;
+    }
+    return &numbers_[slot];
+  }
+
+  void GrowNumbers() {
+    const std::vector<int32_t> old = std::move(numbers_);
+    numbers_.assign(std::max<size_t>(2 * old.size(), 16), -1);
+    for (const int32_t number : old) {
+      if (number >= 0) *SlotOf(SetOf(number)) = number;
+    }
+  }
+
   absl::Status AddEdgesOf(int32_t number) {
-    const Set& set = *sets_[number];
+    const std::span<const State> set = SetOf(number);
     if (set.empty() || set[0] == nfa_.num_states_) return absl::OkStatus();
     const bool is_single = set.size() == 1 || set[1] == nfa_.num_states_;
-    if (is_single && HasOneTargetEach(set[0])) {
+    if (is_single && AreApart(EdgesOf(set[0]))) {
       return AddEdgesOfState(number, set[0]);
     }
     for (const State state : set) {
       if (state == nfa_.num_states_) continue;
-      for (int32_t e = byte_first_[state]; e < byte_first_[state + 1]; ++e) {
-        const auto& edge = byte_edges_[e];
-        const int first = dfa_.classes[edge.first];
-        const int last = dfa_.classes[edge.last];
-        RETURN_IF_ERROR(nfa_.budget_->Take(1 + last - first));
-        for (int c = first; c <= last; ++c) targets_[c].push_back(edge.to);
+      for (const ClassEdge& edge : EdgesOf(state)) {
+        RETURN_IF_ERROR(nfa_.budget_->Take(1 + edge.last - edge.first));
+        for (int c = edge.first; c <= edge.last; ++c) {
+          targets_[c].push_back(edge.to);
+        }
       }
     }
     // Neighbouring classes often lead to the same states.
@@ -182,11 +248,11 @@ class SubsetConstruction {
     for (int c = 0; c < dfa_.num_classes; ++c) {
       if (targets_[c].empty()) continue;
       if (previous < 0 || targets_[c] != targets_[previous]) {
-        Set states = targets_[c];
-        std::sort(states.begin(), states.end());
-        states.erase(std::unique(states.begin(), states.end()), states.end());
-        ASSIGN_OR_RETURN(previous_number,
-                         AddSet(std::move(states), /*at_start=*/false));
+        states_ = targets_[c];
+        std::sort(states_.begin(), states_.end());
+        states_.erase(std::unique(states_.begin(), states_.end()),
+                      states_.end());
+        ASSIGN_OR_RETURN(previous_number, AddSet(/*at_start=*/false));
         previous = c;
       }
       RETURN_IF_ERROR(nfa_.budget_->Take(4));
@@ -196,56 +262,49 @@ class SubsetConstruction {
     return absl::OkStatus();
   }
 
-  // True if each byte leads from a state to one state at most. Sets
-  // target_of_class_.
-  bool HasOneTargetEach(State state) {
-    std::ranges::fill(target_of_class_, -1);
-    for (int32_t e = byte_first_[state]; e < byte_first_[state + 1]; ++e) {
-      const auto& edge = byte_edges_[e];
-      const int last = dfa_.classes[edge.last];
-      for (int c = dfa_.classes[edge.first]; c <= last; ++c) {
-        if (target_of_class_[c] >= 0 && target_of_class_[c] != edge.to) {
-          return false;
-        }
-        target_of_class_[c] = edge.to;
-      }
-    }
-    return true;
+  // True if no edge has a class of another one.
+  static bool AreApart(std::span<const ClassEdge> edges) {
+    return std::ranges::adjacent_find(
+               edges, [](const ClassEdge& a, const ClassEdge& b) {
+                 return b.first <= a.last;
+               }) == edges.end();
   }
 
   // As AddEdgesOf, without sets: most states are alone in theirs.
   absl::Status AddEdgesOfState(int32_t number, State state) {
-    RETURN_IF_ERROR(
-        nfa_.budget_->Take(byte_first_[state + 1] - byte_first_[state]));
-    for (int c = 0; c < dfa_.num_classes; ++c) {
-      const State to = target_of_class_[c];
-      if (to < 0) continue;
-      if (set_of_[to] < 0) {
-        ASSIGN_OR_RETURN(set_of_[to], AddSet({to}, /*at_start=*/false));
+    int64_t num_steps = 0;
+    for (const ClassEdge& edge : EdgesOf(state)) {
+      ASSIGN_OR_RETURN(const int32_t to, SetAfter(edge.to));
+      for (int c = edge.first; c <= edge.last; ++c) {
+        dfa_.edges.push_back({number, c, to});
       }
-      RETURN_IF_ERROR(nfa_.budget_->Take(5));
-      dfa_.edges.push_back({number, c, set_of_[to]});
+      num_steps += 1 + 5 * (1 + edge.last - edge.first);
     }
-    return absl::OkStatus();
+    return nfa_.budget_->Take(num_steps);
   }
 
   ByteNfa nfa_;
   const State start_;
   const State end_;
-  std::vector<ByteNfa::ByteEdge> byte_edges_;
-  std::vector<ByteNfa::EmptyEdge> empty_edges_;
   // [num_states]  2 * stamp_: in the set; 2 * stamp_ + 1: after its end.
   std::vector<int64_t> seen_;
   int64_t stamp_ = 0;
   std::vector<int32_t> byte_first_;   // [num_states + 1], into byte_edges_
   std::vector<int32_t> empty_first_;  // [num_states + 1], into empty_edges_
-  std::vector<std::unique_ptr<Set>> sets_;
-  std::unordered_map<const Set*, int32_t, SetHash, SameSet> numbers_;
+  std::vector<ClassEdge> byte_edges_;
+  std::vector<ByteNfa::EmptyEdge> empty_edges_;
+  std::vector<State> sets_;         // one after the other
+  std::vector<int64_t> set_first_;  // [num_sets + 1], into sets_
   // [num_states]  The set that a state alone leads to, or -1: not known.
+  std::vector<int32_t> set_after_;
+  // [num_states]  The set of a state alone, or -1.
   std::vector<int32_t> set_of_;
-  // [num_classes]  Work of AddEdgesOf; the former is empty in between.
-  std::vector<Set> targets_;
-  std::vector<State> target_of_class_;
+  // Numbers of other sets by hash, or -1.
+  std::vector<int32_t> numbers_;
+  int64_t num_numbers_ = 0;
+  Set states_;                // work of AddSet
+  Set after_end_;             // work of Close
+  std::vector<Set> targets_;  // [num_classes]  work of AddEdgesOf, else empty
   DfaEdges dfa_;
 };
 

@@ -4,7 +4,6 @@
 #include <array>
 #include <cstddef>
 #include <deque>
-#include <map>
 #include <utility>
 #include <vector>
 
@@ -169,28 +168,41 @@ class StringQuoter {
     return absl::OkStatus();
   }
 
-  // Adds the escapes of a state as a tree: they differ in the last byte.
+  // Beginnings of escapes as a tree: of 1 to 5 bytes of \u000, and \u001.
+  static constexpr std::string_view kBytesOfBegins = "\\u0001";
+  static constexpr int kNumBegins = 6;
+  static constexpr int ParentOf(int begin) {
+    return begin == kNumBegins ? begin - 2 : begin - 1;
+  }
+  using Begins = std::array<ByteNfa::State, kNumBegins + 1>;
+
+  // Adds the escapes of a state: those of one beginning differ in a byte.
   absl::Status AddEscapes(int32_t state) {
-    std::map<std::string, ByteNfa::State> begins = {{"", states_[state]}};
+    Begins begins;  // 0: the state
+    begins.fill(-1);
+    begins[0] = states_[state];
     for (int byte = 0; byte < 128; ++byte) {
       if (!IsEscaped(byte)) continue;
       const int32_t to = strings_.Next(state, static_cast<uint8_t>(byte));
       if (to == ByteAutomaton::kNone) continue;
-      const std::string text = Escaped(static_cast<uint8_t>(byte));
-      for (size_t length = 1; length < text.size(); ++length) {
-        const auto [entry, is_new] =
-            begins.try_emplace(text.substr(0, length), 0);
-        if (!is_new) continue;
-        ASSIGN_OR_RETURN(entry->second, nfa_.AddState());
-        const auto last = static_cast<uint8_t>(text[length - 1]);
-        RETURN_IF_ERROR(nfa_.AddBytes(begins[text.substr(0, length - 1)], last,
-                                      last, entry->second));
-      }
-      const auto last = static_cast<uint8_t>(text.back());
-      RETURN_IF_ERROR(nfa_.AddBytes(begins[text.substr(0, text.size() - 1)],
-                                    last, last, counting_[to]));
+      const char letter = EscapeLetter(static_cast<uint8_t>(byte));
+      const int begin = letter != 0 ? 1 : kNumBegins - 1 + (byte >> 4);
+      RETURN_IF_ERROR(AddBegin(begin, &begins));
+      const auto last =
+          static_cast<uint8_t>(letter != 0 ? letter : kHexDigits[byte & 15]);
+      RETURN_IF_ERROR(nfa_.AddBytes(begins[begin], last, last, counting_[to]));
     }
     return absl::OkStatus();
+  }
+
+  // Adds a beginning, unless it is there.
+  absl::Status AddBegin(int begin, Begins* begins) {
+    if ((*begins)[begin] >= 0) return absl::OkStatus();
+    RETURN_IF_ERROR(AddBegin(ParentOf(begin), begins));
+    ASSIGN_OR_RETURN((*begins)[begin], nfa_.AddState());
+    const auto byte = static_cast<uint8_t>(kBytesOfBegins[begin - 1]);
+    return nfa_.AddBytes((*begins)[ParentOf(begin)], byte, byte,
+                         (*begins)[begin]);
   }
 
   const ByteAutomaton& strings_;

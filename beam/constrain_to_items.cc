@@ -36,10 +36,12 @@ absl::Status CheckEndIds(const ItemCatalogue& items,
                          const std::string& name) {
   for (const TokenId id : end_ids) {
     if (!items.has_before_last(id)) continue;
+    const std::vector<TokenId> item = items.ItemWithBeforeLast(id);
     return InvalidField(
         "`constraint.items`: an item of ", ShownInQuotes(name),
         " must not have an id that ends the output before its last token",
-        Got(id));
+        Got(id, " as token ", std::ranges::find(item, id) - item.begin(),
+            " of ", Shown(WriteJson(json::array(item.begin(), item.end())))));
   }
   return absl::OkStatus();
 }

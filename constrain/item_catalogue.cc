@@ -361,6 +361,25 @@ ItemCatalogue::Node ItemCatalogue::Find(
   return node;
 }
 
+std::vector<TokenId> ItemCatalogue::PathTo(Node node) const {
+  std::vector<TokenId> path(LevelOf(node));
+  for (auto token = path.rbegin(); token != path.rend(); ++token) {
+    *token = tokens_[node];
+    // The children of the n-th inner node begin at the n-th first one.
+    node = static_cast<Node>(inner_.Select(first_.Rank(node + 1) - 1));
+  }
+  return path;
+}
+
+std::vector<TokenId> ItemCatalogue::ItemWithBeforeLast(TokenId token) const {
+  Node node = kRoot + 1;
+  while (tokens_[node] != token || !has_children(node)) ++node;
+  do {
+    node = Children(node).begin;
+  } while (!is_end(node));
+  return PathTo(node);
+}
+
 std::shared_ptr<const ItemCatalogue::EndedItems> ItemCatalogue::EndedBy(
     std::span<const TokenId> tokens, int32_t length) const {
   constexpr size_t kMaxKept = 4;

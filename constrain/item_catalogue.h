@@ -138,12 +138,17 @@ class ItemCatalogue {
   bool is_end(Node node) const { return ends_[node]; }
   // Returns the token that leads to the node. REQUIRES: not the root.
   TokenId token(Node node) const { return tokens_[node]; }
+  // Returns the tokens that lead to the node.
+  std::vector<TokenId> PathTo(Node node) const;
   // Returns the number of tokens that lead to the node.
   int32_t LevelOf(Node node) const { return trie().LevelOf(node); }
   // True if an item has the token before its last one.
   bool has_before_last(TokenId token) const {
     return token < std::ssize(before_last_) && before_last_[token];
   }
+  // Returns an item that has the token before its last one. Reads up to all
+  // nodes. REQUIRES: has_before_last(token).
+  std::vector<TokenId> ItemWithBeforeLast(TokenId token) const;
 
   // Upper bounds for any `num_nodes` nodes of one level: of their children, and
   // of the items that end in these, on levels where not every child is a leaf.

@@ -354,9 +354,12 @@ absl::StatusOr<Generator> Generator::Load(const std::string& directory,
                               text.tokenizer != nullptr, &defaults));
   EngineOptions engine = EngineOptionsOf(resolved, text.tokenizer);
   engine.max_waiting = resolved.max_waiting;
-  ASSIGN_OR_RETURN(engine.items,
-                   LoadCatalogues(options.items, text.tokenizer.get(),
-                                  backend->steps()->description().vocab_size));
+  ASSIGN_OR_RETURN(
+      engine.items,
+      LoadCatalogues(
+          options.items, text.tokenizer.get(),
+          backend->steps()->description().vocab_size,
+          EndIdsByDefault(defaults, backend->steps()->description())));
   ASSIGN_OR_RETURN(
       auto core, GeneratorCore::Create(
                      {backend->steps(), std::move(text), engine,
@@ -384,9 +387,11 @@ absl::StatusOr<Generator> Generator::Create(
                               tokenizer != nullptr, &defaults));
   EngineOptions engine = EngineOptionsOf(resolved, tokenizer);
   engine.max_waiting = resolved.max_waiting;
-  ASSIGN_OR_RETURN(engine.items,
-                   LoadCatalogues(options.items, tokenizer.get(),
-                                  steps->description().vocab_size));
+  ASSIGN_OR_RETURN(
+      engine.items,
+      LoadCatalogues(options.items, tokenizer.get(),
+                     steps->description().vocab_size,
+                     EndIdsByDefault(defaults, steps->description())));
   ASSIGN_OR_RETURN(
       auto core, GeneratorCore::Create(
                      {std::move(steps), ModelText{std::move(tokenizer)}, engine,

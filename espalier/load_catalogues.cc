@@ -20,7 +20,7 @@ absl::Status OfItems(const absl::Status& error) {
 
 absl::StatusOr<std::shared_ptr<ItemCatalogues>> LoadCatalogues(
     std::span<const ItemsFile> files, const Tokenizer* tokenizer,
-    int vocab_size) {
+    int vocab_size, std::span<const TokenId> end_ids) {
   auto catalogues = std::make_shared<ItemCatalogues>();
   for (const ItemsFile& file : files) {
     RETURN_IF_ERROR(OfItems(CheckCatalogueName(file.name)));
@@ -29,7 +29,7 @@ absl::StatusOr<std::shared_ptr<ItemCatalogues>> LoadCatalogues(
                           Got(Concat(ShownInQuotes(file.name), " twice")));
     }
     absl::StatusOr<std::shared_ptr<const ItemCatalogue>> items =
-        LoadItems(file.path, tokenizer, vocab_size);
+        LoadItems(file.path, tokenizer, vocab_size, end_ids);
     if (!items.ok()) return OfItems(items.status());
     catalogues->Put(file.name, *std::move(items));
   }

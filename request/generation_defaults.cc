@@ -162,6 +162,13 @@ std::vector<DefaultName> DefaultNames() {
   return names;
 }
 
+std::vector<TokenId> EndIdsByDefault(const GenerationDefaults& defaults,
+                                     const ModelDescription& model) {
+  if (!Has(defaults, "eos_token_id")) return model.eos_token_ids;
+  const SharedList<int64_t>& ids = *defaults.params.eos_token_id;
+  return {ids.begin(), ids.end()};
+}
+
 std::vector<std::string_view> DefaultParams() {
   std::vector<std::string_view> names;
   for (const DefaultField& field : kDefaultFields) names.push_back(field.param);

@@ -62,6 +62,10 @@ std::string NameUnsupported(const GenerationDefaults& defaults);
 // are supported.
 std::string UnsupportedWarning(const GenerationDefaults& defaults);
 
+// Returns the ids that end the output of requests which leave that open.
+std::vector<TokenId> EndIdsByDefault(const GenerationDefaults& defaults,
+                                     const ModelDescription& model);
+
 // Returns the params that can have a default.
 std::vector<std::string_view> DefaultParams();
 // Returns the params with defaults whose values differ from those of

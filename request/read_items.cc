@@ -77,9 +77,22 @@ absl::Status AppendItem(std::string_view line, const Tokenizer* tokenizer,
   return absl::OkStatus();
 }
 
+// Before its last token an item must have none that ends the output.
+absl::Status CheckEndIds(std::span<const TokenId> item,
+                         std::span<const TokenId> end_ids) {
+  for (size_t i = 0; i + 1 < item.size(); ++i) {
+    if (std::ranges::find(end_ids, item[i]) == end_ids.end()) continue;
+    return InvalidArgument("item[", i, "], which is not its last token, must ",
+                           "not be an id that ends the model's output, got ",
+                           item[i]);
+  }
+  return absl::OkStatus();
+}
+
 // Reads a line into a list of its own, unless it is blank.
 absl::Status ReadLine(std::string_view line, const Tokenizer* tokenizer,
-                      int vocab_size, TokenLists* items) {
+                      int vocab_size, std::span<const TokenId> end_ids,
+                      TokenLists* items) {
   if (line.ends_with('\r')) line.remove_suffix(1);
   if (line.find_first_not_of(" \t") == line.npos) return absl::OkStatus();
   const size_t begin = items->tokens.size();
@@ -99,6 +112,8 @@ absl::Status ReadLine(std::string_view line, const Tokenizer* tokenizer,
     return InvalidArgument("all items must have at most ",
                            ItemCatalogue::kMaxTokens, " tokens together");
   }
+  RETURN_IF_ERROR(
+      CheckEndIds(std::span(items->tokens).subspan(begin), end_ids));
   items->EndList();
   return absl::OkStatus();
 }
@@ -151,7 +166,8 @@ absl::StatusOr<std::vector<TokenId>> ReadItem(std::string_view line,
 }
 
 absl::StatusOr<std::shared_ptr<const ItemCatalogue>> ReadItems(
-    std::string_view lines, const Tokenizer* tokenizer, int vocab_size) {
+    std::string_view lines, const Tokenizer* tokenizer, int vocab_size,
+    std::span<const TokenId> end_ids) {
   lines = WithoutByteOrderMark(lines);
   TokenLists items;
   int64_t line_number = 0;
@@ -159,7 +175,8 @@ absl::StatusOr<std::shared_ptr<const ItemCatalogue>> ReadItems(
     const std::string_view line = lines.substr(0, lines.find('\n'));
     lines.remove_prefix(std::min(line.size() + 1, lines.size()));
     ++line_number;
-    const absl::Status status = ReadLine(line, tokenizer, vocab_size, &items);
+    const absl::Status status =
+        ReadLine(line, tokenizer, vocab_size, end_ids, &items);
     if (!status.ok()) {
       return InvalidArgument("line ", line_number, ": ", Message(status));
     }
@@ -169,11 +186,12 @@ absl::StatusOr<std::shared_ptr<const ItemCatalogue>> ReadItems(
 }
 
 absl::StatusOr<std::shared_ptr<const ItemCatalogue>> LoadItems(
-    const std::string& path, const Tokenizer* tokenizer, int vocab_size) {
+    const std::string& path, const Tokenizer* tokenizer, int vocab_size,
+    std::span<const TokenId> end_ids) {
   ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
   absl::StatusOr<std::shared_ptr<const ItemCatalogue>> items = ReadItems(
       {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()},
-      tokenizer, vocab_size);
+      tokenizer, vocab_size, end_ids);
   if (!items.ok()) return Annotate(items.status(), path);
   return items;
 }

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -43,14 +44,18 @@ absl::StatusOr<std::vector<TokenId>> ItemOfText(const Tokenizer& tokenizer,
 
 // Returns the catalogue of `lines`.
 //   tokenizer  null: texts are refused
+//   end_ids    ids that end outputs, which an item has last or not at all:
+//              those of the model (EndIdsByDefault)
 // Errors: kInvalidArgument naming the line, by its number from 1, and what is
 // wrong with it; or if there is no item, or too many.
 absl::StatusOr<std::shared_ptr<const ItemCatalogue>> ReadItems(
-    std::string_view lines, const Tokenizer* tokenizer, int vocab_size);
+    std::string_view lines, const Tokenizer* tokenizer, int vocab_size,
+    std::span<const TokenId> end_ids = {});
 
 // Returns the catalogue of a file.
 // Errors: as ReadItems and MappedFile::Open, naming the file.
 absl::StatusOr<std::shared_ptr<const ItemCatalogue>> LoadItems(
-    const std::string& path, const Tokenizer* tokenizer, int vocab_size);
+    const std::string& path, const Tokenizer* tokenizer, int vocab_size,
+    std::span<const TokenId> end_ids = {});
 
 }  // namespace espalier

@@ -152,7 +152,9 @@ RouteWork PutItems(ServerState& server, RouteCall& call) {
     const Generator& generator = server.model.load()->generator;
     ASSIGN_OR_RETURN(std::shared_ptr<const ItemCatalogue> items,
                      ReadItems(lines->text, generator.tokenizer().get(),
-                               generator.description().vocab_size));
+                               generator.description().vocab_size,
+                               EndIdsByDefault(generator.defaults(),
+                                               generator.description())));
     // Again: others may have been added. This thread alone adds them.
     RETURN_IF_ERROR(CheckNumber(catalogues, name));
     ASSIGN_OR_RETURN(

@@ -213,7 +213,8 @@ TEST(ItemSearchTest, ErrorsNameFieldAndValue) {
             "\"toys\", got \"boats\"");
   EXPECT_EQ(error([](auto& params) { params.stop_token_ids = {4}; }),
             "constraint.items: an item of \"toys\" must not have an id that "
-            "ends the output before its last token, got 4");
+            "ends the output before its last token, got 4 as token 1 of "
+            "[3, 4, 5]");
   EXPECT_EQ(error([](auto& params) { params.max_new_tokens = 1; }),
             "max_new_tokens must be at least 2, which an item of constraint "
             "needs, got 1");

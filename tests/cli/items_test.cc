@@ -113,6 +113,24 @@ TEST_F(ItemsTest, ErrorsNameTheOptionTheFileAndTheLine) {
               HasSubstr("--items: " + bad +
                         ": line 2: item[1] must be a token id in [0, 6000), "
                         "got 6000"));
+  const std::string ended = scratch_.Write("ended.jsonl", "[7]\n[7, 2, 8]\n");
+  const std::string ends =
+      "--items: " + ended +
+      ": line 2: item[1], which is not its last token, must not be an id that "
+      "ends the model's output, got 2";
+  EXPECT_THAT(error({"--items", "a=" + ended}), HasSubstr(ends));
+  EXPECT_THAT(Run({"constrain", "--items", ended}).err, HasSubstr(ends));
+  EXPECT_EQ(RunEspalier({"constrain", "--items", ended}).exit_code, 0);
+  const std::string none =
+      scratch_.Write("none.json", R"({"eos_token_id": []})");
+  const ProgramRun run = Run({"generate", "--items", "a=" + ended,
+                              "--generation-config", none, "Hello"});
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_THAT(error({"--items", "a=" + ended, "--generation-config", none,
+                     "--eos-token-id", "2"}),
+              HasSubstr("an item of \"a\" must not have an id that ends the "
+                        "output before its last token, got 2 as token 1 of "
+                        "[7, 2, 8]"));
   EXPECT_THAT(error({"--items", "a=" + cities_, "--items", "b=" + cities_,
                      "--constraint", R"({"items": "c"})"}),
               HasSubstr("items must name a catalogue, of which there are "

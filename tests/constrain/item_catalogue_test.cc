@@ -111,6 +111,23 @@ TEST(ItemCatalogueTest, TheExampleOfItsHeader) {
   }
 }
 
+TEST(ItemCatalogueTest, ANodeHasItsPathAndATokenAnItem) {
+  std::mt19937 random(7);
+  for (int round = 0; round < 30; ++round) {
+    const Lists lists = RandomLists(random, 40, 5, 6);
+    const ItemCatalogue items(ListsOf(lists));
+    for (ItemCatalogue::Node node = 0; node < items.num_nodes(); ++node) {
+      EXPECT_EQ(items.Find(items.PathTo(node)), node);
+    }
+    for (TokenId token = 0; token < 6; ++token) {
+      if (!items.has_before_last(token)) continue;
+      const std::vector<TokenId> item = items.ItemWithBeforeLast(token);
+      EXPECT_TRUE(std::ranges::count(lists, item) > 0);
+      EXPECT_NE(std::find(item.begin(), item.end() - 1, token), item.end() - 1);
+    }
+  }
+}
+
 TEST(ItemCatalogueTest, ATokenThatMayNotFollowLeadsNowhere) {
   const ItemCatalogue items(ListsOf({{5, 7}, {9}}));
   EXPECT_EQ(items.Child(kRoot, 7), kNone);

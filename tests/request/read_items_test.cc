@@ -105,6 +105,20 @@ TEST(ReadItemsTest, AnErrorNamesTheLineAndTheValue) {
             "line 1: an item must have at most 1024 tokens, got 1025");
 }
 
+TEST(ReadItemsTest, AnIdThatEndsTheOutputIsTheLastOfAnItem) {
+  const std::vector<TokenId> end_ids = {9, 2};
+  const auto read = [&](std::string_view lines) {
+    return ReadItems(lines, nullptr, kItemsVocabSize, end_ids).status();
+  };
+  EXPECT_OK(read("[7, 8, 2]\n[9]\n"));
+  EXPECT_EQ(Message(read("[7, 8]\n\n[7, 2, 8]\n[9, 9]\n")),
+            "line 3: item[1], which is not its last token, must not be an id "
+            "that ends the model's output, got 2");
+  EXPECT_EQ(Message(read("[9, 9]\n")),
+            "line 1: item[0], which is not its last token, must not be an id "
+            "that ends the model's output, got 9");
+}
+
 // Nor does that take the memory and time of all its tokens.
 TEST(ReadItemsTest, AFarTooLongTextIsRefusedByItsBeginning) {
   ASSERT_OK_AND_ASSIGN(

@@ -118,6 +118,9 @@ TEST_F(ItemsTest, ABadCatalogueNamesTheLineAndChangesNothing) {
            {"[8]\n{}\n", "line 2: item must be a list of token ids or a text"},
            {"[999999]", "line 1: item[0] must be a token id in [0, "},
            {"", "there is no item"}}) {
+           {"[8]\n[8, 2, 9]\n",
+            "line 2: item[1], which is not its last token, must not be an id "
+            "that ends the model's output, got 2"},
     const RawResponse response = Put("songs", lines);
     EXPECT_EQ(response.status, 400) << response.body;
     EXPECT_THAT(ErrorOf(response), HasSubstr(error));
@@ -145,7 +148,7 @@ TEST_F(ItemsTest, AnItemsBodyMayBeLongerThanOthers) {
   Start(options);
   std::string lines;
   for (int i = 0; i < 20'000; ++i) {
-    lines += Concat("[", i % 5000, ",", i / 5000, ",7]\n");
+    lines += Concat("[", 3 + i % 5000, ",", 3 + i / 5000, ",7]\n");
   }
   const RawResponse put = Put("songs", lines);
   ASSERT_EQ(put.status, 200) << put.body;
@@ -170,7 +173,7 @@ TEST_F(ItemsTest, CataloguesHoldMemoryUntilTheyAreReplacedOrDeleted) {
   Start(options);
   std::string lines;
   for (int i = 0; i < 20'000; ++i) {
-    lines += Concat("[", i % 5000, ",", i / 5000, ",7]\n");
+    lines += Concat("[", 3 + i % 5000, ",", 3 + i / 5000, ",7]\n");
   }
   for (int i = 0; i < 40; ++i) {
     const RawResponse put = Put("songs", lines);

@@ -18,6 +18,7 @@
 #include "examples/cli/output/exit_code.h"
 #include "examples/cli/output/output.h"
 #include "examples/cli/runtime/load_model_text.h"
+#include "model/transformer_config.h"
 #include "request/read_items.h"
 
 namespace espalier::cli {
@@ -168,9 +169,15 @@ absl::StatusOr<int> ConstrainToItems(const ConstrainOptions& options) {
   const Tokenizer* const tokenizer = text.tokenizer.get();
   const int vocab_size =
       tokenizer != nullptr ? tokenizer->vocab_size() : kMostTokens;
+  std::vector<TokenId> end_ids;
+  if (tokenizer != nullptr) {
+    // A directory of a tokenizer alone has no config.
+    const auto config = ReadTransformerConfig(options.model);
+    if (config.ok()) end_ids = config->eos_token_ids;
+  }
   const Stopwatch stopwatch;
   absl::StatusOr<std::shared_ptr<const ItemCatalogue>> items =
-      LoadItems(options.items, tokenizer, vocab_size);
+      LoadItems(options.items, tokenizer, vocab_size, end_ids);
   if (!items.ok()) return Annotate(items.status(), "--items");
   const double read_ms = absl::ToDoubleMilliseconds(stopwatch.Elapsed());
   ASSIGN_OR_RETURN(const std::unique_ptr<Output> output, Output::Open("-"));

@@ -164,9 +164,10 @@ absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Load(
         std::make_shared<TraceRecorder>(options.trace, runtime->tokenizer_);
     engine.scheduler.trace = runtime->trace_;
   }
-  const absl::StatusOr<std::shared_ptr<ItemCatalogues>> items =
-      LoadCatalogues(options.generator.items, runtime->tokenizer_.get(),
-                     runtime->backend_->steps()->description().vocab_size);
+  const ModelDescription& model = runtime->backend_->steps()->description();
+  const absl::StatusOr<std::shared_ptr<ItemCatalogues>> items = LoadCatalogues(
+      options.generator.items, runtime->tokenizer_.get(), model.vocab_size,
+      EndIdsByDefault(runtime->defaults_, model));
   if (!items.ok()) return InFlags(items.status());
   engine.items = *items;
   ASSIGN_OR_RETURN(runtime->engine_,

@@ -111,6 +111,8 @@ TEST(GenerateTest, TextsThatAreCutOffAreToldOf) {
   const ProgramRun late = Generate(endless);
   EXPECT_EQ(late.exit_code, 0);
   EXPECT_EQ(late.err,
+  EXPECT_THAT(Generate({"--regex", "a", "--regex", "b", "No."}).err,
+              HasSubstr("espalier: --regex must be a string, got [\"a\""));
             "espalier: 1 of 1 text ended at the deadline, --deadline-ms\n");
   std::vector<std::string> streamed = endless;
   streamed.insert(streamed.begin(), {"--stream", "--figures"});

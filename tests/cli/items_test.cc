@@ -131,12 +131,19 @@ TEST_F(ItemsTest, ErrorsNameTheOptionTheFileAndTheLine) {
               HasSubstr("an item of \"a\" must not have an id that ends the "
                         "output before its last token, got 2 as token 1 of "
                         "[7, 2, 8]"));
+  const std::string pair = scratch_.Write("pair.jsonl", "[337, 2707]\n");
+  EXPECT_THAT(error({"--items", "a=" + pair, "--max-new-tokens", "1"}),
+              HasSubstr("--max-new-tokens must be at least 2, which an item of "
+                        "--items needs, got 1\n"));
+  EXPECT_THAT(error({"--items", "a=" + pair, "--stop-token-ids", "337"}),
+              HasSubstr("--items: an item of \"a\" must not have an id that "));
   EXPECT_THAT(error({"--items", "a=" + cities_, "--items", "b=" + cities_,
                      "--constraint", R"({"items": "c"})"}),
-              HasSubstr("items must name a catalogue, of which there are "
+              HasSubstr("--constraint: items must name a catalogue, of "
+                        "which there are "
                         "\"a\", \"b\", got \"c\""));
   EXPECT_THAT(error({"--items", "a=" + cities_, "--start-after", "x"}),
-              HasSubstr("--start-after must be unset with "));
+              HasSubstr("--start-after must be unset with --items, got \"x\""));
 }
 
 TEST_F(ItemsTest, ConstrainSaysWhichItemsThereAre) {
@@ -162,8 +169,11 @@ TEST_F(ItemsTest, ConstrainSaysWhichItemsThereAre) {
       Run({"constrain", "--items", cities_, "Paris", "Nice"});
   EXPECT_EQ(texts.exit_code, 1) << texts.err;
   EXPECT_THAT(texts.out, HasSubstr("\"Paris\"\n"));
-  EXPECT_THAT(RunEspalier({"constrain", "--items", cities_}).err,
-              HasSubstr("line 1: a text needs a tokenizer"));
+  EXPECT_THAT(
+      RunEspalier({"constrain", "--items", cities_}).err,
+      HasSubstr("--items: " + cities_ + ": line 1: a text needs a tokenizer"));
+  EXPECT_EQ(RunEspalier({"constrain", "--items", songs, "[7]", "[7, 8.5]"}).err,
+            "espalier: \"[7, 8.5]\": item[1] must be an integer, got 8.5\n");
 }
 
 }  // namespace

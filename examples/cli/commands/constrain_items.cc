@@ -61,7 +61,11 @@ class ItemsRun {
   }
 
   absl::Status Check(const std::string& argument) {
-    ASSIGN_OR_RETURN(const std::vector<TokenId> tokens, ReadArgument(argument));
+    const absl::StatusOr<std::vector<TokenId>> read = ReadArgument(argument);
+    if (!read.ok()) {
+      return Annotate(read.status(), ShownInQuotes(argument));
+    }
+    const std::vector<TokenId>& tokens = *read;
     ItemCatalogue::Node node = ItemCatalogue::kRoot;
     int num_matched = 0;
     for (; num_matched < std::ssize(tokens); ++num_matched) {

@@ -38,12 +38,10 @@ FieldWords OptionNames::words() const {
         const bool is_option = (param != nullptr && param->name == name) ||
                                name == "split_sentences";
         if (!is_option) return std::nullopt;
+        // --regex is a field by itself, "constraint.regex".
+        if (name == field || IsTyped(field)) return Of(field);
         // An option has no fields: "--speculate: method" of "speculate.method".
-        // --regex is one by itself.
-        const std::string option = Of(name);
-        if (name == field) return option;
-        const std::string_view part = field.substr(name.size() + 1);
-        return option == Flag(part) ? option : Concat(option, ": ", part);
+        return Concat(Of(name), ": ", field.substr(name.size() + 1));
       }};
 }
 

@@ -126,9 +126,12 @@ absl::StatusOr<json::value> ParamReader::Read(GenerationParams* params) const {
   ASSIGN_OR_RETURN(const json::value value, ReadAll());
   // An error shows a number as it was typed.
   const JsonText typed = {ToStd(absl::StripAsciiWhitespace(texts_.front()))};
-  const absl::Status status = value.is_number()
-                                  ? ReadParam(field_, option_, typed, params)
-                                  : field_.member.Read(option_, value, params);
+  // Parts of a constraint have options of their own.
+  const std::string_view name =
+      field_.name == "constraint" ? field_.name : option_;
+  const absl::Status status = names_.InOptions(
+      value.is_number() ? ReadParam(field_, name, typed, params)
+                        : field_.member.Read(name, value, params));
   const std::optional<bool> truth = ReadTrueOrFalse(texts_.front());
   if (!status.ok() && !truth && field_.value == "on|off") {
     return InvalidArgument(option_, " must be on or off, got ",

@@ -172,8 +172,15 @@ OptionNames TypedNames(const CLI::App& command, std::span<char* const> args) {
     if (key == "regex" || key == "choice" || key == "json_schema" ||
         key == "grammar" || key == "must_contain") {
       names.AddTyped("constraint", typed);
+      names.AddTyped("constraint." + key, typed);
     }
     if (TakesNext(command, arg)) ++i;
+  }
+  // Without another one a catalogue is the constraint of all texts.
+  if (command.get_name() == "generate" && names.IsTyped("items") &&
+      !names.IsTyped("constraint")) {
+    names.AddTyped("constraint", names.Of("items"));
+    names.AddTyped("constraint.items", names.Of("items"));
   }
   return names;
 }

@@ -176,8 +176,8 @@ void AddConstraintOptions(CLI::App* command, const ParamField& field,
             {"choice", json::array(values.begin(), values.end())}});
       });
   add("--must-contain", "TEXT",
-      "the text of the output contains this one; several: give it several "
-      "times",
+      "the text of the output contains this one, also with one of the other "
+      "options; several: give it several times",
       [](const CLI::results_t& values) {
         return WriteJson(json::object{
             {"must_contain", json::array(values.begin(), values.end())}});

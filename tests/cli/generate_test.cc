@@ -64,6 +64,16 @@ TEST(GenerateTest, TextsAreInALanguage) {
   EXPECT_EQ(words.exit_code, 0) << words.err;
   EXPECT_THAT(words.out,
               ::testing::AllOf(HasSubstr("hier"), HasSubstr("le soir")));
+  const ProgramRun both =
+      Generate({"--must-contain", "2", "--regex", "[0-9]{3}",
+                "--max-new-tokens", "9", "It rains."});
+  EXPECT_EQ(both.exit_code, 0) << both.err;
+  EXPECT_THAT(both.out, MatchesRegex("It rains.\n +-[0-9.]+  [0-9]*2[0-9]*\n"));
+  EXPECT_THAT(Generate({"--must-contain", "a", "--regex", "b+", "No."}).err,
+              HasSubstr("--must-contain: no text of the language contains all "
+                        "words"));
+  EXPECT_THAT(Generate({"--regex", "(b", "--must-contain", "b", "No."}).err,
+              HasSubstr("\"No.\": --regex: at byte 0: the group"));
   EXPECT_THAT(Generate({"--constraint", R"({"choice": ["Non."]})", "No."}).out,
               HasSubstr("  Non.\n"));
   EXPECT_THAT(Generate({"--regex", "a(?=b)", "No."}).err,
@@ -101,6 +111,8 @@ TEST(GenerateTest, TextsAreInALanguage) {
       HasSubstr("--grammar: at line 1, column 10: no rule \"a\" is defined"));
   EXPECT_THAT(Generate({"--regex", "a", "--choice", "b", "No."}).err,
               HasSubstr("--regex and --choice, one option, are given 2 times"));
+  EXPECT_THAT(Generate({"--regex", "a", "--regex", "b", "No."}).err,
+              HasSubstr("espalier: --regex must be a string, got [\"a\""));
 }
 
 // A text that was cut off looks complete.
@@ -111,8 +123,6 @@ TEST(GenerateTest, TextsThatAreCutOffAreToldOf) {
   const ProgramRun late = Generate(endless);
   EXPECT_EQ(late.exit_code, 0);
   EXPECT_EQ(late.err,
-  EXPECT_THAT(Generate({"--regex", "a", "--regex", "b", "No."}).err,
-              HasSubstr("espalier: --regex must be a string, got [\"a\""));
             "espalier: 1 of 1 text ended at the deadline, --deadline-ms\n");
   std::vector<std::string> streamed = endless;
   streamed.insert(streamed.begin(), {"--stream", "--figures"});

@@ -51,6 +51,7 @@ class ParamReader {
   absl::StatusOr<json::value> ReadOne(const std::string& text) const;
   absl::StatusOr<json::value> JoinTexts() const;
   absl::StatusOr<json::value> ReadAll() const;
+  std::optional<json::value> WithContained() const;
 
   const ParamField& field_;
   const OptionNames& names_;
@@ -104,6 +105,25 @@ absl::StatusOr<json::value> ParamReader::JoinTexts() const {
   return json::value(std::move(all));
 }
 
+// The constraint of --must-contain and another of the options that are short
+// for it, if these are the texts: the two are one constraint.
+std::optional<json::value> ParamReader::WithContained() const {
+  if (field_.name != "constraint" || texts_.size() != 2) return std::nullopt;
+  json::object all;
+  bool has_words_alone = false;
+  for (const std::string& text : texts_) {
+    const absl::StatusOr<json::value> value = ParseJson(text);
+    if (!value.ok() || !value->is_object()) return std::nullopt;
+    const json::object& part = value->get_object();
+    has_words_alone |= part.size() == 1 && part.contains("must_contain");
+    for (const auto& member : part) {
+      if (!all.insert(member).second) return std::nullopt;
+    }
+  }
+  if (!has_words_alone) return std::nullopt;
+  return json::value(std::move(all));
+}
+
 absl::StatusOr<json::value> ParamReader::ReadAll() const {
   if (!std::ranges::all_of(texts_, IsUtf8)) {
     return InvalidArgument(option_, " is not UTF-8");
@@ -118,6 +138,8 @@ absl::StatusOr<json::value> ParamReader::ReadAll() const {
     }
     return ReadOne(texts_.front());
   }
+  if (std::optional<json::value> both = WithContained())
+    return *std::move(both);
   return InvalidArgument(names_.Given(field_.name), " ", texts_.size(),
                          " times: ", Shown(texts_[0]), ", ", Shown(texts_[1]));
 }

@@ -674,7 +674,8 @@ const char kConstrainExamples[] =
   espalier constrain --json-schema point.json '{"x": 1, "y": 2.5}' '{"y": 2}'
   espalier constrain --grammar json.gbnf '{"a": [1, 2]}'
   espalier constrain --must-contain Paris --must-contain 2026 'Paris, 2026'
-  espalier constrain --items songs.jsonl '[17, 4095, 3]'
+  espalier constrain --items ids.jsonl '[17, 4095, 3]'
+  espalier constrain --items songs.jsonl -m DIR Yesterday
   espalier constrain --choice Yes --start-after '</think>' 'Hm.</think>Yes'
 
 Compiles the language to an automaton over bytes, and prints its size and a few

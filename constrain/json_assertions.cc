@@ -48,9 +48,11 @@ absl::StatusOr<Formula> JsonAssertions::AddLanguage(
 }
 
 absl::StatusOr<Formula> JsonAssertions::AddMinLength(int64_t length,
-                                                     int64_t max_unrolled) {
+                                                     int64_t max_unrolled,
+                                                     std::string name) {
   if (length == 0) return FormulaPool::kTrue;
   if (length > max_unrolled) {
+    length_names_.try_emplace(length, std::move(name));
     return Add({.kind = Kind::kMinLength, .index = length});
   }
   return AddLanguage(Kind::kString, Concat("length from ", length), [&] {
@@ -94,11 +96,14 @@ absl::StatusOr<const JsonAssertions::Language*> JsonAssertions::LanguageOf(
   if (assertion.kind != Kind::kMinLength) return &languages_[assertion.index];
   auto known = lengths_.find(assertion.index);
   if (known == lengths_.end()) {
-    ASSIGN_OR_RETURN(ByteAutomaton automaton,
-                     StringsOfLength(assertion.index, std::nullopt, budget_));
+    absl::StatusOr<ByteAutomaton> automaton =
+        StringsOfLength(assertion.index, std::nullopt, budget_);
+    if (!automaton.ok()) {
+      return Annotate(automaton.status(), length_names_.at(assertion.index));
+    }
     known = lengths_
                 .emplace(assertion.index,
-                         Language{.automaton = std::move(automaton),
+                         Language{.automaton = *std::move(automaton),
                                   .is_complete = true,
                                   .name = "length"})
                 .first;

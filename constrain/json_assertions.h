@@ -110,8 +110,10 @@ class JsonAssertions {
       absl::FunctionRef<absl::StatusOr<ByteAutomaton>()> make,
       bool is_complete = true);
   // Returns the assertion that a string has at least `length` code points; a
-  // kMinLength if these are more than `max_unrolled`.
-  absl::StatusOr<Formula> AddMinLength(int64_t length, int64_t max_unrolled);
+  // kMinLength if these are more than `max_unrolled`. `name` is for errors:
+  // "minLength 5000".
+  absl::StatusOr<Formula> AddMinLength(int64_t length, int64_t max_unrolled,
+                                       std::string name);
   int64_t max_unrolled_length() const { return max_unrolled_length_; }
   int64_t max_unrolled_least() const { return max_unrolled_least_; }
   // Returns the assertion that a string is one of `texts`.
@@ -176,7 +178,8 @@ class JsonAssertions {
   std::map<JsonAssertion, int32_t> variables_;
   std::deque<Language> languages_;
   std::map<std::pair<Kind, std::string>, int64_t> language_ids_;
-  std::map<int64_t, Language> lengths_;  // by the least
+  std::map<int64_t, Language> lengths_;          // by the least
+  std::map<int64_t, std::string> length_names_;  // by the least
   std::optional<ByteAutomaton> any_string_;
   std::optional<ByteAutomaton> any_number_;
   std::optional<ByteAutomaton> canonical_number_;

@@ -205,14 +205,26 @@ absl::StatusOr<std::optional<Formula>> JsonScalarReader::Read(
   Formula formula = FormulaPool::kTrue;
   if (keyword == "minLength") {
     ASSIGN_OR_RETURN(const int64_t count, CountOf(value));
+    if (const json::value* const most = schema.if_contains("maxLength")) {
+      const absl::StatusOr<int64_t> max_count = CountOf(*most);
+      if (max_count.ok() && *max_count < count) {
+        return assertions_.IfType(JsonType::kString, FormulaPool::kFalse);
+      }
+    }
+    if (count >= kMaxKeywordCount) {
+      return InvalidArgument("must be less than ", kMaxKeywordCount, ", got ",
+                             Shown(&value));
+    }
     ASSIGN_OR_RETURN(formula, assertions_.AddMinLength(
-                                  count, assertions_.max_unrolled_least()));
+                                  count, assertions_.max_unrolled_least(),
+                                  Concat(keyword, " ", Shown(&value))));
   } else if (keyword == "maxLength") {
     ASSIGN_OR_RETURN(const int64_t count, CountOf(value));
     const bool is_counted = count > assertions_.max_unrolled_length();
     ASSIGN_OR_RETURN(
         const Formula longer,
-        assertions_.AddMinLength(count + 1, is_counted ? 0 : count + 1));
+        assertions_.AddMinLength(count + 1, is_counted ? 0 : count + 1,
+                                 Concat(keyword, " ", Shown(&value))));
     formula = Not(longer);
   } else if (keyword == "pattern") {
     ASSIGN_OR_RETURN(const std::string pattern, StringOf(value));

@@ -87,8 +87,10 @@ class JsonSchemaCompiler {
   // Returns the error that no text is in the language: because no value
   // satisfies the schema, or because of values that are not written.
   absl::Status NoValue(Formula root) {
+    const std::string& contradiction = reader_.contradiction();
     const absl::Status none =
-        InvalidArgument("#: no JSON value satisfies the schema");
+        InvalidArgument("#: no JSON value satisfies the schema",
+                        contradiction.empty() ? "" : "; ", contradiction);
     nests_at_will_ = true;
     inhabited_.clear();
     RETURN_IF_ERROR(FindInhabited());

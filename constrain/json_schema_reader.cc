@@ -69,8 +69,30 @@ absl::StatusOr<Formula> JsonSchemaReader::Expand(Formula formula) {
   return result;
 }
 
+void JsonSchemaReader::NoteContradiction(Id id, const json::object& schema) {
+  constexpr std::pair<std::string_view, std::string_view> kBounds[] = {
+      {"minLength", "maxLength"},
+      {"minItems", "maxItems"},
+      {"minProperties", "maxProperties"},
+      {"minimum", "maximum"}};
+  for (const auto& [least, most] : kBounds) {
+    const json::value* const min = schema.if_contains(least);
+    const json::value* const max = schema.if_contains(most);
+    if (min == nullptr || max == nullptr || !min->is_number() ||
+        !max->is_number() ||
+        min->to_number<double>() <= max->to_number<double>()) {
+      continue;
+    }
+    contradiction_ =
+        Concat(least, " ", Shown(min), " at ", document_.PointerOf(id),
+               " is above ", most, " ", Shown(max));
+    return;
+  }
+}
+
 absl::StatusOr<Formula> JsonSchemaReader::ReadObject(
     Id id, const json::object& schema) {
+  if (contradiction_.empty()) NoteContradiction(id, schema);
   std::vector<Formula> parts;
   for (const auto& [key, value] : schema) {
     const std::string_view keyword = key;

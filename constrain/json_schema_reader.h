@@ -52,12 +52,16 @@ class JsonSchemaReader {
   // Returns `formula` with its subschemas' formulas in place of kSchema.
   absl::StatusOr<Formula> Expand(Formula formula);
 
+  // Names the first keywords read that no value satisfies together: "minLength
+  // 5 at #/properties/a is above maxLength 3". Empty if there are none.
+  const std::string& contradiction() const { return contradiction_; }
   // The values of a kDistinct list.
   const std::vector<Id>& ListOf(int64_t index) const { return lists_[index]; }
 
  private:
   absl::Status Error(Id id, std::string_view keyword,
                      std::string_view message) const;
+  void NoteContradiction(Id id, const json::object& schema);
   absl::StatusOr<Formula> ReadObject(Id id, const json::object& schema);
   absl::StatusOr<Formula> ReadKeyword(Id id, const json::object& schema,
                                       std::string_view keyword,
@@ -88,6 +92,7 @@ class JsonSchemaReader {
   std::map<Id, Formula> formulas_;
   std::set<Id> reading_;  // subschemas whose formulas are being made
   std::vector<std::vector<Id>> lists_;
+  std::string contradiction_;
 };
 
 }  // namespace espalier

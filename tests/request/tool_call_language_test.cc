@@ -409,6 +409,14 @@ TEST_F(ToolCallLanguageTest, ErrorsNameTheFunction) {
       StatusIs(kInvalid, HasSubstr("[0].parameters: #: no object satisfies")));
   EXPECT_THAT(compile({{"f", "[]"}}),
               StatusIs(kInvalid, HasSubstr("functions[0].parameters: #")));
+  EXPECT_THAT(
+      compile({{"f", R"({"type": "object", "required": ["a"],
+                    "properties": {"a": {
+                    "type": "string", "minLength": 10, "maxLength": 5}}})"}}),
+      StatusIs(kInvalid,
+               AllOf(HasSubstr("functions[0].parameters: #"),
+                     HasSubstr("minLength 10 at #/properties/a is above "
+                               "maxLength 5"))));
   EXPECT_OK(compile({{"a b", "{}"}}, ToolCallFormat::kMistral));
   for (const std::string name : {"a b", "-a", ".", "a[", "é"}) {
     EXPECT_THAT(

@@ -1,10 +1,13 @@
 #include "constrain/sample_text.h"
 
 #include <algorithm>
+#include <limits>
 #include <vector>
 
 namespace espalier {
 namespace {
+
+constexpr int64_t kAnyLength = std::numeric_limits<int64_t>::max();
 
 // Returns one of `bytes`, each with the same probability.
 uint8_t Draw(const std::vector<uint8_t>& bytes, std::mt19937_64* random) {
@@ -32,10 +35,13 @@ std::vector<uint8_t> Choices(const Automaton& automaton, int32_t state,
 
 template <typename Automaton>
 std::optional<std::string> Sample(const Automaton& automaton, int64_t max_bytes,
-                                  std::mt19937_64* random) {
+                                  int64_t most_bytes, std::mt19937_64* random) {
   std::string text;
   int32_t state = Automaton::kStart;
   while (!automaton.ends(state)) {
+    if (std::ssize(text) + automaton.min_bytes(state) > most_bytes) {
+      return std::nullopt;
+    }
     const bool completes = static_cast<int64_t>(text.size()) >= max_bytes;
     if (automaton.accepts(state) && (completes || (*random)() % 4 == 0)) break;
     const std::vector<uint8_t> bytes = Choices(automaton, state, completes);
@@ -51,13 +57,26 @@ std::optional<std::string> Sample(const Automaton& automaton, int64_t max_bytes,
 
 std::string SampleText(const ByteAutomaton& automaton, int64_t max_bytes,
                        std::mt19937_64* random) {
-  return *Sample(automaton, max_bytes, random);
+  return *Sample(automaton, max_bytes, kAnyLength, random);
 }
 
 std::optional<std::string> SampleText(
     const PushdownConfigurations& configurations, int64_t max_bytes,
     std::mt19937_64* random) {
-  return Sample(configurations, max_bytes, random);
+  return Sample(configurations, max_bytes, kAnyLength, random);
+}
+
+std::optional<std::string> SampleShortText(const ByteAutomaton& automaton,
+                                           int64_t max_bytes,
+                                           int64_t most_bytes,
+                                           std::mt19937_64* random) {
+  return Sample(automaton, max_bytes, most_bytes, random);
+}
+
+std::optional<std::string> SampleShortText(
+    const PushdownConfigurations& configurations, int64_t max_bytes,
+    int64_t most_bytes, std::mt19937_64* random) {
+  return Sample(configurations, max_bytes, most_bytes, random);
 }
 
 }  // namespace espalier

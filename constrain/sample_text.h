@@ -22,4 +22,14 @@ std::optional<std::string> SampleText(
     const PushdownConfigurations& configurations, int64_t max_bytes,
     std::mt19937_64* random);
 
+// As SampleText; nullopt, too, for a text that would have more than
+// `most_bytes` bytes, however it is completed.
+std::optional<std::string> SampleShortText(const ByteAutomaton& automaton,
+                                           int64_t max_bytes,
+                                           int64_t most_bytes,
+                                           std::mt19937_64* random);
+std::optional<std::string> SampleShortText(
+    const PushdownConfigurations& configurations, int64_t max_bytes,
+    int64_t most_bytes, std::mt19937_64* random);
+
 }  // namespace espalier

@@ -137,6 +137,28 @@ TEST(ConstrainTest, TextsOfASchemaAreThoseOfItsValues) {
   }
 }
 
+TEST(ConstrainTest, SamplesAreShort) {
+  const std::string file =
+      WriteSchema(R"({"type": "string", "minLength": 100000})");
+  const ProgramRun run = Constrain({"--json-schema", file, "--samples", "5"});
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_THAT(run.out,
+              EndsWith("a text has at least 100002 bytes\n"
+                       "sample    5 of 5 are left out, which have more than "
+                       "4096 bytes, or too many ways to be read\n"));
+  const ProgramRun some =
+      Constrain({"--regex", "a{5000}|b", "--json", "--samples", "50"});
+  const json::value language = ParseLines(some.out)[0].at("language");
+  const int64_t num_left_out = language.at("num_samples_left_out").as_int64();
+  const json::array& samples = language.at("samples").as_array();
+  EXPECT_GT(num_left_out, 0);
+  EXPECT_GT(samples.size(), 0);
+  EXPECT_EQ(std::ssize(samples) + num_left_out, 50);
+  for (const json::value& sample : samples) EXPECT_EQ(sample, "b");
+  EXPECT_THAT(Constrain({"--regex", "a{4096}", "--samples", "1"}).out,
+              HasSubstr("sample    \"aaaa"));
+}
+
 TEST(ConstrainTest, ErrorsOfASchemaHaveItsPointer) {
   const ProgramRun run = Constrain(
       {"--json-schema",

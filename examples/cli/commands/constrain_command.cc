@@ -41,6 +41,8 @@ namespace {
 
 // Bytes of a sample after which it is completed.
 constexpr int64_t kSampleBytes = 60;
+// Longer samples are left out.
+constexpr int64_t kMaxSampleBytes = 4096;
 // Longer texts are not tokenized: a tokenizer takes some 200 bytes of memory
 // for each of a text.
 constexpr size_t kMaxTokenizedBytes = 256 << 10;
@@ -200,13 +202,12 @@ class Language {
     return calls_ ? configurations_->accepts(state)
                   : automaton_->accepts(state);
   }
-  // Nullopt if the language is too ambiguous to find one, or its texts are too
-  // long.
+  // Nullopt if the text is too long, or the language too ambiguous to find one.
   std::optional<std::string> Sample(std::mt19937_64* random) const {
-    constexpr int64_t kMaxSampledBytes = 1 << 18;
-    if (min_bytes() > kMaxSampledBytes) return std::nullopt;
-    return calls_ ? SampleText(*configurations_, kSampleBytes, random)
-                  : SampleText(*automaton_, kSampleBytes, random);
+    return calls_ ? SampleShortText(*configurations_, kSampleBytes,
+                                    kMaxSampleBytes, random)
+                  : SampleShortText(*automaton_, kSampleBytes, kMaxSampleBytes,
+                                    random);
   }
 
   // Texts of tokens. REQUIRES: a model.
@@ -391,9 +392,14 @@ std::string DescribeSpelling(const Language& language, const std::string& text,
   return Concat("; ", num_tokens, num_tokens == 1 ? " token" : " tokens");
 }
 
+// Texts that were drawn.
+struct Samples {
+  std::vector<std::string> texts = {};
+  int num_left_out = 0;
+};
+
 // Each returns a part of the output in words.
-std::string WriteLanguage(const Language& language,
-                          const std::vector<std::string>& samples) {
+std::string WriteLanguage(const Language& language, const Samples& samples) {
   std::ostringstream out;
   out << "language  " << language.num_states()
       << (language.num_states() == 1 ? " state, " : " states, ");
@@ -411,8 +417,14 @@ std::string WriteLanguage(const Language& language,
         << language.vocab_size() << " may be the first; a text has at least "
         << language.min_tokens() << '\n';
   }
-  for (const std::string& sample : samples) {
-    out << "sample    " << ShownInQuotes(sample) << '\n';
+  for (const std::string& text : samples.texts) {
+    out << "sample    " << ShownInQuotes(text) << '\n';
+  }
+  if (samples.num_left_out > 0) {
+    out << "sample    " << samples.num_left_out << " of "
+        << std::ssize(samples.texts) + samples.num_left_out
+        << " are left out, which have more than " << kMaxSampleBytes << " bytes"
+        << (language.calls() ? ", or too many ways to be read" : "") << '\n';
   }
   return out.str();
 }
@@ -439,8 +451,7 @@ std::string WriteCheck(const Language& language, const std::string& text,
 }
 
 // As WriteLanguage and WriteCheck, in JSON.
-json::object LanguageJson(const Language& language,
-                          const std::vector<std::string>& samples) {
+json::object LanguageJson(const Language& language, const Samples& samples) {
   json::object object = {{"states", language.num_states()},
                          {"byte_classes", language.num_classes()},
                          {"table_bytes", language.table_bytes()},
@@ -454,7 +465,10 @@ json::object LanguageJson(const Language& language,
     object["first_tokens"] = language.NumFirstTokens();
     object["min_tokens"] = language.min_tokens();
   }
-  object["samples"] = json::array(samples.begin(), samples.end());
+  object["samples"] = json::array(samples.texts.begin(), samples.texts.end());
+  if (samples.num_left_out > 0) {
+    object["num_samples_left_out"] = samples.num_left_out;
+  }
   return {{"language", std::move(object)}};
 }
 
@@ -515,10 +529,12 @@ class ConstrainRun {
 
   void DescribeLanguage() {
     std::mt19937_64 random(options_.seed);
-    std::vector<std::string> samples;
+    Samples samples;
     for (int i = 0; i < options_.num_samples; ++i) {
       if (auto sample = language_.Sample(&random)) {
-        samples.push_back(*std::move(sample));
+        samples.texts.push_back(*std::move(sample));
+      } else {
+        ++samples.num_left_out;
       }
     }
     output_.Write(options_.json
@@ -703,7 +719,8 @@ it changes, by a normalizer say, is shown with what it becomes.
 A line in:   {"text": "yes"}
 Lines out, with --json:  {"language": {"states": ..., "byte_classes": ...,
   "table_bytes": ..., "compile_ms": ..., "min_bytes": ..., "samples": [...]}},
-  with "calls" and "max_depth" of a grammar whose rules lead back to themselves,
+  with "num_samples_left_out" if some have more than 4096 bytes, and "calls" and
+  "max_depth" of a grammar whose rules lead back to themselves,
   then for each text {"text": ..., "in_language": true} or {"text": ...,
   "in_language": false, "num_matched_bytes": ..., "next_bytes": [[first, last],
   ...], "may_end": ...}; with -m also "tokens", "num_legal_tokens" and, if the

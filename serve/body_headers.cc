@@ -59,28 +59,33 @@ bool IsUtf8Charset(std::string_view charset) {
          IsWord(charset, "ascii");
 }
 
+openai::Error Refuse(std::string_view wanted, std::string_view given) {
+  return openai::MakeHttpError(
+      415, Concat("the header ", wanted, ", got ", BytesInQuotes(given)));
+}
+
 }  // namespace
 
-std::optional<openai::Error> CheckBodyHeaders(
-    const http::Request& request, std::vector<http::Header>* headers) {
-  const auto refuse = [](std::string_view wanted, std::string_view given) {
-    return openai::MakeHttpError(
-        415, Concat("the header ", wanted, ", got ", BytesInQuotes(given)));
-  };
+std::optional<openai::Error> CheckJsonHeaders(const http::Request& request) {
   const std::string_view type = request.Find("content-type");
   if (!IsWord(type.substr(0, type.find(';')), "application/json")) {
-    return refuse("Content-Type must be application/json", type);
+    return Refuse("Content-Type must be application/json", type);
   }
   if (!std::ranges::all_of(CharsetsOf(type), IsUtf8Charset)) {
-    return refuse("Content-Type must have the charset utf-8 or none", type);
+    return Refuse("Content-Type must have the charset utf-8 or none", type);
   }
+  return std::nullopt;
+}
+
+std::optional<openai::Error> CheckContentEncoding(
+    const http::Request& request, std::vector<http::Header>* headers) {
   for (const http::Header& header : request.headers) {
     if (!IsWord(header.name, "content-encoding") || header.value.empty() ||
         IsWord(header.value, "identity")) {
       continue;
     }
     headers->push_back({"Accept-Encoding", "identity"});
-    return refuse(
+    return Refuse(
         "Content-Encoding must be identity or left out, as bodies are not "
         "decompressed",
         header.value);

@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/shown_bytes.h"
 #include "base/status.h"
+#include "base/wording.h"
 #include "batcher/engine.h"
 #include "constrain/item_catalogues.h"
 #include "espalier/generator.h"
@@ -48,6 +49,22 @@ struct HeldItems {
   std::shared_ptr<const ItemCatalogue> items;
   HeldMemory::Share share;
 };
+
+// Adds to an error of HeldMemory::Take what catalogues hold, if that is not
+// given back by itself.
+absl::Status NameCatalogues(const ItemCatalogues& catalogues,
+                            const absl::Status& error) {
+  int64_t num_bytes = 0;
+  const auto all = catalogues.All();
+  for (const auto& [name, version] : all)
+    num_bytes += version.items->num_bytes();
+  if (IsPermanent(error) || num_bytes == 0) return error;
+  return ResourceExhausted(Message(error), "; ",
+                           Pluralize(std::ssize(all), "catalogue"), " ",
+                           all.size() == 1 ? "has " : "have ", num_bytes,
+                           " of these bytes until they are deleted or "
+                           "replaced");
+}
 
 // Returns `items` with a share of its size, made of that of its lines.
 // Errors: as HeldMemory::Take.
@@ -143,7 +160,8 @@ RouteWork PutItems(ServerState& server, RouteCall& call) {
   absl::StatusOr<std::shared_ptr<Lines>> lines =
       co_await ReadLines(server, call.exchange);
   if (!lines.ok()) {
-    co_await Refuse(call, openai::ErrorOf(lines.status()));
+    co_await Refuse(
+        call, openai::ErrorOf(NameCatalogues(catalogues, lines.status())));
     co_return;
   }
   const WorkerThread::WorkFor<std::string> build =
@@ -157,8 +175,10 @@ RouteWork PutItems(ServerState& server, RouteCall& call) {
                                                generator.description())));
     // Again: others may have been added. This thread alone adds them.
     RETURN_IF_ERROR(CheckNumber(catalogues, name));
-    ASSIGN_OR_RETURN(
-        items, Hold(std::move(items), std::move(lines->share), &server.memory));
+    absl::StatusOr<std::shared_ptr<const ItemCatalogue>> held =
+        Hold(std::move(items), std::move(lines->share), &server.memory);
+    if (!held.ok()) return NameCatalogues(catalogues, held.status());
+    items = *std::move(held);
     return WriteJson(Describe(name, catalogues.Put(name, std::move(items))));
   };
   absl::StatusOr<std::string> answer =

@@ -350,7 +350,13 @@ std::optional<openai::Error> ServerCore::Refusal(const http::Request& request,
     const auto form = http::BoundaryOf(request.Find("content-type"));
     if (!form.ok()) return openai::MakeHttpError(415, Message(form.status()));
   } else if (route->method == "POST" && route->takes == Route::Takes::kJson) {
-    if (auto error = CheckBodyHeaders(request, &caller->headers)) return error;
+    if (auto error = CheckJsonHeaders(request)) return error;
+  }
+  const bool has_body = (route->method == "POST" || route->method == "PUT") &&
+                        route->takes != Route::Takes::kNothing;
+  if (has_body) {
+    auto error = CheckContentEncoding(request, &caller->headers);
+    if (error.has_value()) return error;
   }
   if (route->needs >= Route::Needs::kModel && state_.model == nullptr) {
     return openai::MakeHttpError(503, "the model is being loaded");

@@ -14,6 +14,7 @@
 namespace espalier::serve {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::UnorderedElementsAre;
 
@@ -117,13 +118,23 @@ TEST_F(ItemsTest, ABadCatalogueNamesTheLineAndChangesNothing) {
             "line 2: item[1] must be an integer, got \"a\""},
            {"[8]\n{}\n", "line 2: item must be a list of token ids or a text"},
            {"[999999]", "line 1: item[0] must be a token id in [0, "},
-           {"", "there is no item"}}) {
            {"[8]\n[8, 2, 9]\n",
             "line 2: item[1], which is not its last token, must not be an id "
             "that ends the model's output, got 2"},
+           {"", "there is no item"}}) {
     const RawResponse response = Put("songs", lines);
     EXPECT_EQ(response.status, 400) << response.body;
     EXPECT_THAT(ErrorOf(response), HasSubstr(error));
+  }
+  for (const std::string coding : {"gzip", "identity, br"}) {
+    const RawResponse encoded =
+        Put("songs", "[8]\n", Concat("Content-Encoding: ", coding, "\r\n"));
+    EXPECT_EQ(encoded.status, 415);
+    EXPECT_EQ(encoded.Find("accept-encoding"), "identity");
+    EXPECT_THAT(ErrorOf(encoded),
+                HasSubstr(Concat("Content-Encoding must be identity or left "
+                                 "out, as bodies are not decompressed, got \"",
+                                 coding)));
   }
   const RawResponse name = Put("a%20b", "[7]");
   EXPECT_EQ(name.status, 400);
@@ -188,6 +199,11 @@ TEST_F(ItemsTest, CataloguesHoldMemoryUntilTheyAreReplacedOrDeleted) {
   EXPECT_GT(num_put, 3);
   ASSERT_EQ(put.status, 429) << num_put << " more: " << put.body;
   EXPECT_THAT(ErrorOf(put), HasSubstr("calls and catalogues of items hold "));
+  EXPECT_THAT(
+      ErrorOf(put),
+      ContainsRegex(Concat("; ", num_put + 1,
+                           " catalogues have [0-9]{7} of these bytes until "
+                           "they are deleted or replaced")));
   EXPECT_EQ(Put("songs", lines).status, 429);
   EXPECT_EQ(Delete("items0").status, 200);
   EXPECT_EQ(Put("songs", lines).status, 200);

@@ -217,6 +217,9 @@ TEST_F(JobCallsTest, BadFormsAreRefused) {
     EXPECT_EQ(ParamOf(response), param) << form;
   }
   EXPECT_EQ(PostForm("{}", "application/json").status, 415);
+  const RawResponse encoded = Upload("{}", "Content-Encoding: gzip\r\n");
+  EXPECT_EQ(encoded.status, 415);
+  EXPECT_EQ(encoded.Find("accept-encoding"), "identity");
   EXPECT_TRUE(Object(Get("/v1/files")).at("data").as_array().empty());
 }
 

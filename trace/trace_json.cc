@@ -429,7 +429,17 @@ absl::StatusOr<TraceEvent> ParseTraceLine(std::string_view line) {
 
 absl::StatusOr<std::unique_ptr<TraceWriter>> TraceWriter::Open(
     const std::string& path) {
-  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+  // To open a pipe without a reader would wait for one.
+  const int fd =
+      open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666);
+  struct stat info;
+  if (fd < 0 && errno == ENXIO && stat(path.c_str(), &info) == 0 &&
+      S_ISFIFO(info.st_mode)) {
+    return FailedPrecondition("cannot write ", path,
+                              ": it is a pipe that nothing reads");
+  }
+  // Later writes wait for the reader.
+  if (fd >= 0) fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
   FILE* const file = fd < 0 ? nullptr : fdopen(fd, "w");
   if (file == nullptr) {
     return FailedPrecondition("cannot write ", path, ": ",

@@ -28,7 +28,7 @@ absl::StatusOr<TraceEvent> ParseTraceLine(std::string_view line);
 // Thread safety: one thread at a time.
 class TraceWriter : public TraceSink {
  public:
-  // Opens or creates the file at `path`.
+  // Opens or creates the file at `path`. It may be a pipe that has a reader.
   // Errors: kFailedPrecondition naming the file and the system's reason.
   static absl::StatusOr<std::unique_ptr<TraceWriter>> Open(
       const std::string& path);

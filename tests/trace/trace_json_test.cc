@@ -1,7 +1,10 @@
 #include "trace/trace_json.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <string>
@@ -9,6 +12,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "base/status.h"
 #include "request/constraint_params.h"
 #include "tests/scratch_directory.h"
 #include "tests/status_matchers.h"
@@ -268,6 +272,27 @@ TEST(TraceJsonTest, AnOlderFileIsCutByTheFirstEvent) {
   (*writer)->On(AllKinds()[0]);
   ASSERT_OK((*writer)->Close());
   EXPECT_EQ(text(), WriteTraceLine(AllKinds()[0]) + "\n");
+}
+
+// To open a pipe waits for a reader.
+TEST(TraceJsonTest, APipeNeedsAReader) {
+  const ScratchDirectory scratch;
+  const std::string path = scratch.path("pipe");
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  EXPECT_THAT(TraceWriter::Open(path),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       Concat("cannot write ", path,
+                              ": it is a pipe that nothing reads")));
+  const int reader = open(path.c_str(), O_RDONLY | O_NONBLOCK);
+  ASSERT_GE(reader, 0);
+  auto writer = TraceWriter::Open(path);
+  ASSERT_OK(writer);
+  (*writer)->On(AllKinds()[0]);
+  ASSERT_OK((*writer)->Close());
+  std::string text(10'000, ' ');
+  text.resize(read(reader, text.data(), text.size()));
+  EXPECT_EQ(text, WriteTraceLine(AllKinds()[0]) + "\n");
+  close(reader);
 }
 
 TEST(TraceJsonTest, AFileThatCannotBeWrittenIsReportedOnce) {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/status.h"
+#include "base/wording.h"
 
 namespace espalier {
 namespace {
@@ -155,6 +156,18 @@ absl::Status CheckLegalRow(const TraceTree& tree, const std::string& field,
   return absl::OkStatus();
 }
 
+// Checks that a token may follow those that follow a node already.
+absl::Status CheckIsLegal(const TraceLegalRow& row,
+                          const std::unordered_set<TokenId>& before,
+                          TokenId token) {
+  if (before.contains(token) || std::ssize(before) < row.num_legal) {
+    return absl::OkStatus();
+  }
+  return InvalidArgument("parent must have at most ",
+                         Pluralize(row.num_legal, "token"),
+                         " after it, its num_legal, got ", before.size() + 1);
+}
+
 absl::Status CheckNextStep(const TraceTree& tree, int step) {
   if (step == tree.num_steps() + 1) return absl::OkStatus();
   return InvalidArgument("step must be ", tree.num_steps() + 1, ", got ", step);
@@ -211,6 +224,10 @@ absl::Status TraceTrees::AddTo(Open& open, TraceRequest event) {
 absl::Status TraceTrees::AddTo(Open& open, TraceCandidate event) {
   TraceTree& tree = *open.tree;
   RETURN_IF_ERROR(CheckCandidate(tree, open.SlotOf(event.parent), event));
+  if (const TraceLegalRow* const row = tree.LegalAfter(event.parent)) {
+    RETURN_IF_ERROR(CheckIsLegal(*row, open.legal[event.parent], event.token));
+    open.legal[event.parent].insert(event.token);
+  }
   if (event.slot) {
     int& newest = open.newest_steps[*event.slot];
     if (newest >= event.step) {

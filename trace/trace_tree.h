@@ -10,6 +10,7 @@
 #include <deque>
 #include <optional>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -71,6 +72,8 @@ class TraceTrees {
     std::unordered_map<int, int> newest_steps;  // by slot, of its last node
     // New slots of nodes that a preemption has moved, by node.
     std::unordered_map<int, int> moved;
+    // The tokens after a node whose legal ones are counted.
+    std::unordered_map<int, std::unordered_set<TokenId>> legal;
 
     int SlotOf(int node) const;
   };

@@ -309,7 +309,7 @@ absl::Status PushdownAutomaton::FindMoreBelow(std::span<const State> states,
                                               CompileBudget* budget) {
   constexpr int32_t kMaxBytesForOne = 8;
   const absl::Status impossible = FailedPrecondition(
-      "an automaton with a least count has texts that cannot go on");
+      "an automaton has a least count, and texts that cannot be continued");
   int64_t most = -1;
   for (const State s : states) most = std::max(most, counters_[s].limit);
   // The fewest counts to the end.

@@ -530,7 +530,8 @@ TEST(CountedStringsTest, ALeastNeedsATokenOfEachByte) {
       StartsWith("strings of so many characters at least need a vocabulary"));
 }
 
-// The least is unrolled if some text cannot go on, or not by one character.
+// A least length has a counter only if each text that is too short can be
+// continued by one character.
 TEST(CountedStringsTest, TheLeastOfSomeStringsIsUnrolled) {
   const auto is_counted = [](std::string_view schema) {
     const auto language = CompileJsonSchemaWithCalls(

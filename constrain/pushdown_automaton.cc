@@ -438,12 +438,14 @@ bool PushdownAutomaton::IsSure(State state, int byte_class) const {
 }
 
 absl::Status PushdownAutomaton::CountBytes(CompileBudget* budget) {
-  std::vector<std::string> bytes;
-  for (int byte = 0; byte < 256; ++byte) {
-    bytes.emplace_back(1, static_cast<char>(byte));
-  }
-  ASSIGN_OR_RETURN(bytes_,
-                   CountPushdownCosts(*this, TokenSuffixes(bytes), budget));
+  static const TokenSuffixes* const kBytes = [] {
+    std::vector<std::string> bytes;
+    for (int byte = 0; byte < 256; ++byte) {
+      bytes.emplace_back(1, static_cast<char>(byte));
+    }
+    return new TokenSuffixes(bytes);
+  }();
+  ASSIGN_OR_RETURN(bytes_, CountPushdownCosts(*this, *kBytes, budget));
   if (accepts(kStart) ||
       bytes_.More(kStart, max_depth_) != PushdownCosts::kNever) {
     return absl::OkStatus();

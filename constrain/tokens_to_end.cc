@@ -35,7 +35,7 @@ class Sources {
     });
   }
 
-  // Calls visit(source, byte_class) for each transition to `state`, by class.
+  // Calls visit(source, byte_class) for each transition to `state`, by source.
   template <typename Visit>
   void ForEachTo(State state, const Visit& visit) const {
     for (int32_t i = first_[state]; i < first_[state + 1]; ++i) {
@@ -44,11 +44,11 @@ class Sources {
   }
 
  private:
-  // Calls visit(from, byte_class, to) for each transition, by class.
+  // Calls visit(from, byte_class, to) for each transition, by `from`.
   template <typename Automaton, typename Visit>
   static void ForEach(const Automaton& automaton, const Visit& visit) {
-    for (int c = 0; c < automaton.num_classes(); ++c) {
-      for (State from = 0; from < automaton.num_states(); ++from) {
+    for (State from = 0; from < automaton.num_states(); ++from) {
+      for (int c = 0; c < automaton.num_classes(); ++c) {
         const State to = automaton.NextByClass(from, c);
         if (to != ByteAutomaton::kNone) visit(from, c, to);
       }
@@ -56,7 +56,7 @@ class Sources {
   }
 
   std::vector<int32_t> first_;  // [num_states + 1]
-  // [transitions]  by their ends, then by class
+  // [transitions]  by their ends
   std::vector<uint8_t> classes_;
   std::vector<State> sources_;
 };
@@ -191,6 +191,7 @@ class Search {
         tokens_(tokens),
         sources_(automaton),
         byte_sets_(ByteSets()),
+        is_token_(automaton.num_classes()),
         bits_of_class_(automaton.num_classes()),
         sets_(&sources_, automaton.num_classes()),
         more_(automaton.num_states(), TokensToEnd::kNever),
@@ -198,6 +199,11 @@ class Search {
         bits_after_(automaton.num_states()),
         visited_(automaton.num_states()) {
     for (const CountedEdge& call : calls) calls_to_.emplace(call.to, call);
+    for (size_t i = 0; i < tokens.nodes().size();
+         i = tokens.nodes()[i].subtree_end) {
+      if (!tokens.nodes()[i].is_token) continue;
+      is_token_[automaton.ClassOf(tokens.nodes()[i].byte)] = 1;
+    }
     for (int i = 0; i < 256; ++i) {
       const auto byte = static_cast<uint8_t>(i);
       bits_of_class_[automaton.ClassOf(byte)] |= TokenSuffixes::BitOf(byte);
@@ -224,12 +230,12 @@ class Search {
          ++number) {
       if (targets.empty()) number = callers_.begin()->first;
       found_.clear();
-      if (!targets.empty()) {
+      FindByOneByte(targets, number);
+      if (!targets.empty() && tokens_.max_depth() > 1) {
         std::ranges::sort(targets);
         const int32_t root = sets_.Start(std::move(targets));
         int64_t steps = std::min(max_steps, max_steps_at_once);
         max_steps -= steps;
-        FindByOneByte(root, number, &steps);
         if (!FindByMany(root, number, &steps)) is_exact = false;
         max_steps += std::max<int64_t>(steps, 0);
       }
@@ -246,12 +252,11 @@ class Search {
                         steps);
   }
 
-  void FindByOneByte(int32_t root, int32_t number, int64_t* steps) {
-    for (size_t i = 0; i < tokens_.nodes().size();
-         i = tokens_.nodes()[i].subtree_end) {
-      if (!tokens_.nodes()[i].is_token) continue;
-      const int32_t before = Before(root, i, steps);
-      if (before != SetsBefore::kEmpty) FindAll(before, number);
+  void FindByOneByte(const std::vector<State>& targets, int32_t number) {
+    for (const State target : targets) {
+      sources_.ForEachTo(target, [&](State source, int byte_class) {
+        if (is_token_[byte_class] != 0) Find(source, number);
+      });
     }
   }
 
@@ -388,6 +393,7 @@ class Search {
   const TokenSuffixes& tokens_;
   const Sources sources_;
   const std::array<uint64_t, kNumByteSets> byte_sets_;
+  std::vector<uint8_t> is_token_;        // [num_classes]  one of its bytes is
   std::vector<uint64_t> bits_of_class_;  // [num_classes]
   SetsBefore sets_;
   std::vector<int32_t> more_;

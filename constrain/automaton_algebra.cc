@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <map>
 #include <string_view>
 #include <unordered_set>
 #include <utility>
@@ -17,16 +16,22 @@ namespace {
 // Bytes that all of some automata treat alike are of one class.
 struct CommonClasses {
   explicit CommonClasses(std::span<const ByteAutomaton* const> automata) {
-    std::map<std::vector<ByteAutomaton::State>, uint8_t> numbers;
-    for (int byte = 0; byte < 256; ++byte) {
-      std::vector<ByteAutomaton::State> key;
-      for (const ByteAutomaton* const automaton : automata) {
-        key.push_back(automaton->ClassOf(static_cast<uint8_t>(byte)));
+    bytes = {0};
+    for (const ByteAutomaton* const automaton : automata) {
+      const size_t num_classes = automaton->num_classes();
+      // Numbers of pairs of a class before and one of the automaton.
+      std::vector<int> numbers(bytes.size() * num_classes, -1);
+      bytes.clear();
+      for (int i = 0; i < 256; ++i) {
+        const auto byte = static_cast<uint8_t>(i);
+        int& number =
+            numbers[classes[i] * num_classes + automaton->ClassOf(byte)];
+        if (number < 0) {
+          number = static_cast<int>(bytes.size());
+          bytes.push_back(byte);
+        }
+        classes[i] = static_cast<uint8_t>(number);
       }
-      const auto [entry, is_new] = numbers.try_emplace(
-          std::move(key), static_cast<uint8_t>(numbers.size()));
-      classes[byte] = entry->second;
-      if (is_new) bytes.push_back(static_cast<uint8_t>(byte));
     }
   }
 
@@ -87,7 +92,13 @@ class AutomataProduct {
         decide_(decide),
         classes_(automata_),
         combinations_(automata_.size()),
-        truths_(automata_.size() - 1) {}
+        truths_(automata_.size() - 1) {
+    int64_t num_keys = 1;
+    for (size_t i = 0; i < truths_.size() && num_keys <= kMaxDecisions; ++i) {
+      num_keys *= kNumTruths;
+    }
+    if (num_keys <= kMaxDecisions) decisions_.resize(num_keys);
+  }
 
   absl::StatusOr<DfaEdges> Run(CompileBudget* budget) {
     const int num_classes = static_cast<int>(classes_.bytes.size());
@@ -101,9 +112,15 @@ class AutomataProduct {
       // Minimization may merge states, so more of them are allowed here.
       RETURN_IF_ERROR(budget->CheckStates(i / 4));
       dfa.accepts.push_back(Accepts(combinations_.Of(i)) ? 1 : 0);
+      // Neighbouring classes often lead to the same states.
+      int32_t number = -1;
       for (int c = 0; c < num_classes; ++c) {
         if (!Advance(combinations_.Of(i), classes_.bytes[c], &states)) continue;
-        dfa.edges.push_back({i, c, combinations_.NumberOf(states)});
+        if (number < 0 ||
+            !std::ranges::equal(combinations_.Of(number), states)) {
+          number = combinations_.NumberOf(states);
+        }
+        dfa.Add(i, c, c, number);
       }
     }
     return dfa;
@@ -119,7 +136,7 @@ class AutomataProduct {
           states[i] != ByteAutomaton::kNone && automata_[i]->accepts(states[i]);
       truths_[i - 1] = is_in ? Truth::kTrue : Truth::kFalse;
     }
-    return decide_(truths_) == Truth::kTrue;
+    return Outcome() == Truth::kTrue;
   }
 
   // Returns false if no text that begins so is in the language.
@@ -133,12 +150,26 @@ class AutomataProduct {
       truths_[i - 1] =
           (*to)[i] == ByteAutomaton::kNone ? Truth::kFalse : Truth::kUnknown;
     }
-    return (*to)[0] != ByteAutomaton::kNone &&
-           decide_(truths_) != Truth::kFalse;
+    return (*to)[0] != ByteAutomaton::kNone && Outcome() != Truth::kFalse;
+  }
+
+  // Decides once for each combination of truths, if these are few.
+  Truth Outcome() {
+    if (decisions_.empty()) return decide_(truths_);
+    size_t key = 0;
+    for (const Truth truth : truths_) {
+      key = kNumTruths * key + static_cast<size_t>(truth);
+    }
+    if (!decisions_[key]) decisions_[key] = decide_(truths_);
+    return *decisions_[key];
   }
 
   const std::vector<const ByteAutomaton*> automata_;  // the universe first
+  static constexpr int64_t kNumTruths = 3;
+  static constexpr int64_t kMaxDecisions = 729;
+
   const Decide decide_;
+  std::vector<std::optional<Truth>> decisions_;  // by truths_; or none
   const CommonClasses classes_;
   StateCombinations combinations_;
   std::vector<Truth> truths_;

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <span>
 #include <utility>
 #include <vector>
@@ -32,7 +32,7 @@ void SortEdges(DfaEdges* dfa) {
     edges = std::move(sorted);
   }
   const auto is_less = [](const Edge& a, const Edge& b) {
-    return a.from != b.from ? a.from < b.from : a.byte_class < b.byte_class;
+    return a.from != b.from ? a.from < b.from : a.first < b.first;
   };
   if (!std::ranges::is_sorted(edges, is_less)) {
     std::ranges::sort(edges, is_less);
@@ -127,46 +127,48 @@ class AutomatonBuilder {
 
   // Takes classes for equal whose sums are, and returns false if they are not.
   bool MergeClasses(const HashKey& key) {
-    std::array<uint64_t, 256> sums = {};
+    std::array<uint64_t, 257> sums = {};  // less those of the class before
     for (size_t b = 0; b < blocks_.members.size(); ++b) {
       for (const Edge& edge : EdgesOf(blocks_.members[b])) {
-        sums[edge.byte_class] +=
+        const uint64_t hash =
             HashOf((uint64_t{b} << 32) + blocks_.of[edge.to], key);
+        sums[edge.first] += hash;
+        sums[edge.last + 1] -= hash;
       }
     }
+    std::partial_sum(sums.begin(), sums.end(), sums.begin());
     num_merged_ = 0;
     std::array<int32_t, 256> firsts = {};  // class of each set
-    sizes_ = {};
+    std::vector<std::pair<int32_t, int32_t>>
+        equal;  // each with its set's first
     for (int32_t c = 0; c < dfa_.num_classes; ++c) {
       const auto end = firsts.begin() + num_merged_;
       const auto found = std::find_if(
           firsts.begin(), end, [&](int32_t f) { return sums[f] == sums[c]; });
       merged_[c] = static_cast<int32_t>(found - firsts.begin());
-      is_first_[c] = found == end;
-      if (found == end) firsts[num_merged_++] = c;
-      ++sizes_[merged_[c]];
+      if (found == end) {
+        firsts[num_merged_++] = c;
+      } else {
+        equal.emplace_back(c, *found);
+      }
     }
-    return num_merged_ == dfa_.num_classes || AreClassesEqual();
+    return equal.empty() || AreClassesEqual(equal);
   }
 
-  // True if from each state the classes of each set lead to one state, or none.
-  bool AreClassesEqual() const {
-    std::array<State, 256> sources = {};  // by set, the latest with an edge
-    std::array<int32_t, 256> targets = {};
-    sources.fill(ByteAutomaton::kNone);
+  // True if the classes of each pair lead from each state to one state, or
+  // none.
+  bool AreClassesEqual(
+      std::span<const std::pair<int32_t, int32_t>> pairs) const {
+    std::vector<State> row(dfa_.num_classes);
     return std::ranges::all_of(blocks_.members, [&](State state) {
-      int32_t num_missing = 0;
+      std::ranges::fill(row, ByteAutomaton::kNone);
       for (const Edge& edge : EdgesOf(state)) {
-        const int32_t set = merged_[edge.byte_class];
-        if (sources[set] != state) {
-          sources[set] = state;
-          targets[set] = blocks_.of[edge.to];
-          num_missing += sizes_[set];
-        }
-        --num_missing;
-        if (targets[set] != blocks_.of[edge.to]) return false;
+        std::fill(row.begin() + edge.first, row.begin() + edge.last + 1,
+                  blocks_.of[edge.to]);
       }
-      return num_missing == 0;
+      return std::ranges::all_of(pairs, [&](const auto& pair) {
+        return row[pair.first] == row[pair.second];
+      });
     });
   }
 
@@ -190,13 +192,12 @@ class AutomatonBuilder {
       const State state = queue[i];
       State* const row = &tables.next[i * num_classes];
       for (const Edge& edge : EdgesOf(state)) {
-        if (is_first_[edge.byte_class] == 0) continue;
         State& to = numbers[blocks_.of[edge.to]];
         if (to == ByteAutomaton::kNone) {
           to = static_cast<State>(queue.size());
           queue.push_back(blocks_.members[blocks_.of[edge.to]]);
         }
-        row[merged_[edge.byte_class]] = to;
+        for (int c = edge.first; c <= edge.last; ++c) row[merged_[c]] = to;
       }
       tables.accepts.push_back(dfa_.accepts[state]);
       ends.is_last.push_back(EdgesOf(state).empty() ? 1 : 0);
@@ -211,10 +212,7 @@ class AutomatonBuilder {
   std::vector<int32_t> distances_;  // [num_states] bytes to an end, or -1
   std::vector<State> order_;        // states that texts pass, by distance
   DfaBlocks blocks_;
-  // By class: the number of its set, and if it is the first one of that.
-  std::array<int32_t, 256> merged_ = {};
-  std::array<uint8_t, 256> is_first_ = {};
-  std::array<int32_t, 256> sizes_ = {};  // by set
+  std::array<int32_t, 256> merged_ = {};  // number of its set by class
   int32_t num_merged_ = 0;
 };
 
@@ -224,9 +222,9 @@ absl::StatusOr<ByteAutomaton> BuildAutomaton(DfaEdges dfa,
                                              CompileBudget* budget) {
   // The passes below read an edge ten to twenty times.
   constexpr int64_t kStepsOfEdge = 12;
-  RETURN_IF_ERROR(
-      budget->Take(kStepsOfEdge * (static_cast<int64_t>(dfa.edges.size()) +
-                                   dfa.num_states())));
+  int64_t num_edges = 0;  // an edge for each class
+  for (const DfaEdges::Edge& edge : dfa.edges) num_edges += edge.num_classes();
+  RETURN_IF_ERROR(budget->Take(kStepsOfEdge * (num_edges + dfa.num_states())));
   int num_classes = 0;  // begun before
   for (const uint8_t byte_class : dfa.classes) {
     CHECK(byte_class <= num_classes) << "classes are not in order";

@@ -180,9 +180,22 @@ class SubsetConstruction {
   absl::StatusOr<int32_t> SetAfter(State state) {
     int32_t& number = set_after_[state];
     if (number >= 0) return number;
-    states_ = {state};
+    states_.assign(1, state);
+    if (IsSet(state)) {
+      RETURN_IF_ERROR(nfa_.budget_->Take(2));
+      if (set_of_[state] < 0) {
+        RETURN_IF_ERROR(AppendSet(/*accepts=*/false, &set_of_[state]));
+      }
+      return number = set_of_[state];
+    }
     ASSIGN_OR_RETURN(number, AddSet(/*at_start=*/false));
     return number;
+  }
+
+  // True if no empty edge changes the set of a state alone.
+  bool IsSet(State state) const {
+    return state != end_ && byte_first_[state] < byte_first_[state + 1] &&
+           empty_first_[state] == empty_first_[state + 1];
   }
 
   // Makes states_ a set.
@@ -256,7 +269,7 @@ class SubsetConstruction {
         previous = c;
       }
       RETURN_IF_ERROR(nfa_.budget_->Take(4));
-      dfa_.edges.push_back({number, c, previous_number});
+      dfa_.Add(number, c, c, previous_number);
     }
     for (Set& targets : targets_) targets.clear();
     return absl::OkStatus();
@@ -275,9 +288,7 @@ class SubsetConstruction {
     int64_t num_steps = 0;
     for (const ClassEdge& edge : EdgesOf(state)) {
       ASSIGN_OR_RETURN(const int32_t to, SetAfter(edge.to));
-      for (int c = edge.first; c <= edge.last; ++c) {
-        dfa_.edges.push_back({number, c, to});
-      }
+      dfa_.Add(number, edge.first, edge.last, to);
       num_steps += 1 + 5 * (1 + edge.last - edge.first);
     }
     return nfa_.budget_->Take(num_steps);

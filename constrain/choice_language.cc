@@ -77,7 +77,7 @@ class ChoiceBuilder {
   static void AddTo(const Node& node, int32_t number, DfaEdges* dfa) {
     dfa->accepts[number] = node.accepts ? 1 : 0;
     for (const Node::Edge& edge : node.edges) {
-      dfa->edges.push_back({number, static_cast<int32_t>(edge.byte), edge.to});
+      dfa->Add(number, edge.byte, edge.byte, edge.to);
     }
   }
 

@@ -10,11 +10,27 @@
 namespace espalier {
 
 struct DfaEdges {
+  // Leads from a state by the bytes of some classes, from `first` to `last`.
   struct Edge {
     int32_t from = 0;
-    int32_t byte_class = 0;  // index of its class of bytes
+    uint8_t first = 0;
+    uint8_t last = 0;
     int32_t to = 0;
+
+    int num_classes() const { return last - first + 1; }
   };
+
+  // Adds an edge, or to the last one if that one is the same but for classes
+  // before `first`.
+  void Add(int32_t from, int first, int last, int32_t to) {
+    if (!edges.empty() && edges.back().from == from && edges.back().to == to &&
+        edges.back().last + 1 == first) {
+      edges.back().last = static_cast<uint8_t>(last);
+    } else {
+      edges.push_back(
+          {from, static_cast<uint8_t>(first), static_cast<uint8_t>(last), to});
+    }
+  }
 
   // State 0 is the start. At most one edge for a state and class.
   std::vector<Edge> edges = {};

@@ -61,8 +61,8 @@ absl::StatusOr<ByteAutomaton> ExploreNumbers(State start, const Next& next,
       const auto [entry, is_new] =
           numbers.try_emplace(*to, static_cast<int32_t>(states.size()));
       if (is_new) states.push_back(*to);
-      dfa.edges.push_back({static_cast<int32_t>(i), static_cast<int32_t>(b) + 1,
-                           entry->second});
+      const auto byte_class = static_cast<int>(b) + 1;
+      dfa.Add(static_cast<int32_t>(i), byte_class, byte_class, entry->second);
     }
   }
   return BuildAutomaton(std::move(dfa), budget);

@@ -108,7 +108,9 @@ class StringQuoter {
       : strings_(strings),
         limit_(limit),
         nfa_(*nfa),
-        states_(strings.num_states()) {}
+        states_(strings.num_states()) {
+    FindRuns();
+  }
 
   absl::Status Add(ByteNfa::State start, ByteNfa::State end) {
     for (ByteNfa::State& state : states_) {
@@ -143,29 +145,50 @@ class StringQuoter {
     return absl::OkStatus();
   }
 
+  // Bytes of one class, all or none of which begin a code point.
+  struct Run {
+    int first;
+    int last;
+    int byte_class;
+  };
+
+  // Finds runs of bytes that are not escaped.
+  void FindRuns() {
+    for (int byte = 0; byte < 256; ++byte) {
+      if (IsEscaped(byte)) continue;
+      const int byte_class = strings_.ClassOf(static_cast<uint8_t>(byte));
+      if (!runs_.empty() && runs_.back().last + 1 == byte &&
+          runs_.back().byte_class == byte_class &&
+          BeginsCodePoint(byte) == BeginsCodePoint(byte - 1)) {
+        runs_.back().last = byte;
+      } else {
+        runs_.push_back({byte, byte, byte_class});
+      }
+    }
+  }
+
   // Adds runs of bytes that are not escaped.
   absl::Status AddPlainBytes(int32_t state) {
-    constexpr ByteNfa::State kNone = -1;
-    int first = 0;
-    ByteNfa::State run_to = kNone;
-    for (int byte = 0; byte <= 256; ++byte) {
-      ByteNfa::State to = kNone;
-      if (byte < 256 && !IsEscaped(byte)) {
-        const int32_t next = strings_.Next(state, static_cast<uint8_t>(byte));
-        if (next != ByteAutomaton::kNone) {
-          to = (BeginsCodePoint(byte) ? counting_ : states_)[next];
-        }
+    for (size_t i = 0, next = 0; i < runs_.size(); i = next) {
+      const ByteNfa::State to = AfterRun(state, runs_[i]);
+      for (next = i + 1; next < runs_.size() &&
+                         runs_[next].first == runs_[next - 1].last + 1 &&
+                         AfterRun(state, runs_[next]) == to;) {
+        ++next;
       }
-      if (to == run_to) continue;
-      if (run_to != kNone) {
-        RETURN_IF_ERROR(nfa_.AddBytes(states_[state],
-                                      static_cast<uint8_t>(first),
-                                      static_cast<uint8_t>(byte - 1), run_to));
-      }
-      first = byte;
-      run_to = to;
+      if (to == kNone) continue;
+      RETURN_IF_ERROR(
+          nfa_.AddBytes(states_[state], static_cast<uint8_t>(runs_[i].first),
+                        static_cast<uint8_t>(runs_[next - 1].last), to));
     }
     return absl::OkStatus();
+  }
+
+  static constexpr ByteNfa::State kNone = -1;
+  ByteNfa::State AfterRun(int32_t state, const Run& run) const {
+    const int32_t next = strings_.NextByClass(state, run.byte_class);
+    if (next == ByteAutomaton::kNone) return kNone;
+    return (BeginsCodePoint(run.first) ? counting_ : states_)[next];
   }
 
   // Beginnings of escapes as a tree: of 1 to 5 bytes of \u000, and \u001.
@@ -179,7 +202,7 @@ class StringQuoter {
   // Adds the escapes of a state: those of one beginning differ in a byte.
   absl::Status AddEscapes(int32_t state) {
     Begins begins;  // 0: the state
-    begins.fill(-1);
+    begins.fill(kNone);
     begins[0] = states_[state];
     for (int byte = 0; byte < 128; ++byte) {
       if (!IsEscaped(byte)) continue;
@@ -208,6 +231,7 @@ class StringQuoter {
   const ByteAutomaton& strings_;
   const std::optional<int64_t> limit_;
   ByteNfa& nfa_;
+  std::vector<Run> runs_;
   std::vector<ByteNfa::State> states_;  // by the string's state
   // Before these, where a code point counts; or these.
   std::vector<ByteNfa::State> counting_;
@@ -241,7 +265,7 @@ absl::StatusOr<ByteAutomaton> StringsOfLength(int64_t min_length,
         if (kUtf8Classes[c] < edge.first || kUtf8Classes[c] > edge.last) {
           continue;
         }
-        dfa.edges.push_back({first_state + edge.from, c, to});
+        dfa.Add(first_state + edge.from, c, c, to);
       }
     }
   }

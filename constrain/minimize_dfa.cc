@@ -26,6 +26,9 @@ class StatePartition {
         key_(key),
         signatures_(dfa.num_states(), 0) {
     blocks_.of.assign(dfa.num_states(), -1);
+    for (int c = 0; c <= dfa.num_classes; ++c) {
+      class_keys_[c] = HashOf(static_cast<uint64_t>(c) + 1, key_);
+    }
   }
 
   // Returns the blocks, or none if unequal states have one signature.
@@ -49,10 +52,6 @@ class StatePartition {
   // Signs the states of one distance after those of smaller ones, so that one
   // pass tells apart what the texts to the nearest end do.
   void SignByDistance() {
-    std::array<uint64_t, 256> class_keys = {};
-    for (int c = 0; c < dfa_.num_classes; ++c) {
-      class_keys[c] = HashOf(static_cast<uint64_t>(c) + 1, key_);
-    }
     std::vector<uint64_t> fresh;
     for (size_t begin = 0; begin < order_.size(); begin += fresh.size()) {
       const int32_t distance = distances_[order_[begin]];
@@ -61,10 +60,9 @@ class StatePartition {
            i < order_.size() && distances_[order_[i]] == distance; ++i) {
         uint64_t sum = HashOf(static_cast<uint64_t>(distance), key_);
         for (const Edge& edge : EdgesOf(order_[i])) {
-          sum +=
-              HashOf(signatures_[edge.to] ^ class_keys[edge.byte_class], key_);
+          sum += FactorOf(edge) * signatures_[edge.to];
         }
-        fresh.push_back(sum);
+        fresh.push_back(HashOf(sum, key_));
       }
       for (size_t i = 0; i < fresh.size(); ++i) {
         signatures_[order_[begin + i]] = fresh[i];
@@ -94,18 +92,34 @@ class StatePartition {
   bool AreBlocksEqual() const {
     return std::ranges::all_of(order_, [&](int32_t state) {
       const int32_t member = blocks_.members[blocks_.of[state]];
-      return member == state ||
-             (dfa_.accepts[member] == dfa_.accepts[state] &&
-              std::ranges::equal(EdgesOf(member), EdgesOf(state),
-                                 [&](const Edge& a, const Edge& b) {
-                                   return a.byte_class == b.byte_class &&
-                                          blocks_.of[a.to] == blocks_.of[b.to];
-                                 }));
+      return member == state || (dfa_.accepts[member] == dfa_.accepts[state] &&
+                                 AreEqual(EdgesOf(member), EdgesOf(state)));
     });
   }
 
-  uint64_t HashOfEdge(int32_t byte_class, int32_t block) const {
-    return HashOf((static_cast<uint64_t>(block) << 8) + byte_class, key_);
+  // True if edges lead to the same blocks, however their classes are divided.
+  bool AreEqual(std::span<const Edge> a, std::span<const Edge> b) const {
+    size_t i = 0;
+    size_t j = 0;
+    for (int next = 0; i < a.size() && j < b.size();) {  // class
+      if (std::max<int>(a[i].first, next) != std::max<int>(b[j].first, next) ||
+          blocks_.of[a[i].to] != blocks_.of[b[j].to]) {
+        return false;
+      }
+      next = std::min(a[i].last, b[j].last) + 1;
+      if (a[i].last < next) ++i;
+      if (b[j].last < next) ++j;
+    }
+    return i == a.size() && j == b.size();
+  }
+
+  // An edge adds the product of this and a number of the state that it leads
+  // to. So it is the sum of those of its classes.
+  uint64_t FactorOf(const Edge& edge) const {
+    return class_keys_[edge.last + 1] - class_keys_[edge.first];
+  }
+  uint64_t HashOfBlock(int32_t block) const {
+    return HashOf(static_cast<uint64_t>(block) + 1, key_);
   }
 
   // Divides blocks whose states lead to different ones until there are none.
@@ -115,7 +129,7 @@ class StatePartition {
     for (const int32_t state : order_) {
       uint64_t sum = 0;
       for (const Edge& edge : EdgesOf(state)) {
-        sum += HashOfEdge(edge.byte_class, blocks_.of[edge.to]);
+        sum += FactorOf(edge) * HashOfBlock(blocks_.of[edge.to]);
       }
       signatures_[state] = sum;
     }
@@ -163,9 +177,10 @@ class StatePartition {
   }
 
   // Moves a state to the front of its block, with those whose signatures may
-  // have changed. All others of a block have one signature.
+  // have changed, if it has others. All others of a block have one signature.
   void Touch(int32_t state) {
     const int32_t block = blocks_.of[state];
+    if (end_of_[block] - first_of_[block] == 1) return;
     const int32_t front = first_of_[block] + touched_[block];
     if (places_[state] < front) return;
     Swap(places_[state], front);
@@ -240,11 +255,11 @@ class StatePartition {
   void SignEdgesTo(int32_t block, int32_t old) {
     changed_.assign(states_.begin() + first_of_[block],
                     states_.begin() + end_of_[block]);
+    const uint64_t change = HashOfBlock(block) - HashOfBlock(old);
     for (const int32_t state : changed_) {  // Touch moves them
       for (int32_t i = first_to_[state]; i < first_to_[state + 1]; ++i) {
         const Edge& edge = edges_to_[i];
-        signatures_[edge.from] += HashOfEdge(edge.byte_class, block) -
-                                  HashOfEdge(edge.byte_class, old);
+        signatures_[edge.from] += FactorOf(edge) * change;
         Touch(edge.from);
       }
     }
@@ -255,6 +270,7 @@ class StatePartition {
   const std::span<const int32_t> distances_;
   const std::span<const int32_t> order_;
   const HashKey key_;
+  std::array<uint64_t, 257> class_keys_ = {};
   std::vector<uint64_t> signatures_;  // [num_states]
   DfaBlocks blocks_;
   // The rest is of Refine.

@@ -52,10 +52,9 @@ DfaEdges RandomEdges(int num_states, int num_classes, std::mt19937* random) {
     dfa.accepts.push_back(s == 0 || (*random)() % end_chance == 0 ? 1 : 0);
     for (int c = 0; c < num_classes; ++c) {
       if (c == 0 && s > 0) {
-        dfa.edges.push_back({s, c, s - 1});
+        dfa.Add(s, c, c, s - 1);
       } else if ((*random)() % chance == 0) {
-        dfa.edges.push_back(
-            {s, c, static_cast<int32_t>((*random)() % num_states)});
+        dfa.Add(s, c, c, static_cast<int32_t>((*random)() % num_states));
       }
     }
   }
@@ -73,7 +72,9 @@ std::vector<int32_t> MooreBlocks(const DfaEdges& dfa) {
       rows[s].back() = blocks[s];
     }
     for (const auto& edge : dfa.edges) {
-      rows[edge.from][edge.byte_class] = blocks[edge.to];
+      for (int c = edge.first; c <= edge.last; ++c) {
+        rows[edge.from][c] = blocks[edge.to];
+      }
     }
     std::map<std::vector<int32_t>, int32_t> numbers;
     std::vector<int32_t> next;
@@ -121,8 +122,8 @@ TEST(MinimizeDfaTest, AChainOfAcceptingStatesIsMinimal) {
   DfaEdges chain = {.num_classes = 2};
   for (int s = 0; s < 500; ++s) {
     chain.accepts.push_back(1);
-    if (s > 0) chain.edges.push_back({s, 0, s - 1});
-    if (s % 2 == 1) chain.edges.push_back({s, 1, s % 250});
+    if (s > 0) chain.Add(s, 0, 0, s - 1);
+    if (s % 2 == 1) chain.Add(s, 1, 1, s % 250);
   }
   ExpectBlocksOfMoore(WithDistances(std::move(chain)), kHashKey);
 }

@@ -11,6 +11,8 @@ namespace espalier {
 // The uses of scratch. Two users of one name must not be active at once.
 enum class ScratchUse {
   kBlock,
+  kKeys,
+  kValues,
   kEdited,
   kLogProbs,
   kOuter,

@@ -3,9 +3,9 @@
 // attend to given keys whatever the query's position (PagedRow::num_keys). One
 // function serves rows of one token (decode) and of many (a chunk of a prompt).
 //
-// Every query is computed alone, over positions in ascending order,
-// independently of page boundaries: the same bits at any page size, chunking or
-// batch.
+// The result of a query depends on its positions only, taken in ascending
+// order, whatever it is computed with: the same bits at any page size, chunking
+// or batch.
 #pragma once
 
 #include <span>

@@ -1,16 +1,20 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <iterator>
+#include <vector>
 
 #include "base/check.h"
 #include "kernels/attention/attention.h"
-#include "kernels/attention/attention_query.h"
+#include "kernels/attention/attention_tile.h"
 
 namespace espalier {
 namespace {
 
 // Below this many multiply-adds, waking threads costs more than it saves.
 constexpr int64_t kMinParallelWork = 1 << 15;
+// Tiles of queries are smaller where a thread would have fewer tasks.
+constexpr int kTasksOfThread = 4;
 
 // One query token of the batch.
 struct QueryToken {
@@ -41,6 +45,62 @@ int64_t NumPositions(std::span<const QueryToken> tokens,
   return sum;
 }
 
+// True if `b` sees keys that `a` sees, both from the first on: tokens of a row,
+// or of rows that read one source.
+bool ShareKeys(const QueryToken& a, const QueryToken& b,
+               const AttentionOptions& options) {
+  if (options.FirstSeen(b.position) > 0) return false;
+  return a.row == b.row || (a.row->num_keys > 0 && b.row->num_keys > 0 &&
+                            std::ranges::equal(a.row->pages, b.row->pages));
+}
+
+// Divides tokens into runs of at most `max_tokens` that share keys. Returns the
+// ends of the runs.
+std::vector<int> DivideTokens(std::span<const QueryToken> tokens,
+                              int max_tokens, const AttentionOptions& options) {
+  std::vector<int> ends;
+  int first = 0;
+  for (int i = 1; i <= std::ssize(tokens); ++i) {
+    if (i < std::ssize(tokens) && i - first < max_tokens &&
+        ShareKeys(tokens[first], tokens[i], options)) {
+      continue;
+    }
+    ends.push_back(i);
+    first = i;
+  }
+  return ends;
+}
+
+// Returns the queries of the tokens: [num_kv_heads, num_tokens, heads that
+// share a key/value head].
+std::vector<TileQuery> ListQueries(std::span<const QueryToken> tokens,
+                                   const float* q, int q_stride, int num_heads,
+                                   const KvLayer& layer, std::span<float> out,
+                                   const AttentionOptions& options) {
+  const int group_size = num_heads / layer.num_kv_heads;
+  std::vector<TileQuery> queries;
+  queries.reserve(tokens.size() * num_heads);
+  for (int kv_head = 0; kv_head < layer.num_kv_heads; ++kv_head) {
+    for (const QueryToken& token : tokens) {
+      for (int i = 0; i < group_size; ++i) {
+        const int head = kv_head * group_size + i;
+        queries.push_back({
+            .q = q + int64_t{token.token} * q_stride + head * layer.head_dim,
+            .out = out.data() +
+                   (int64_t{token.token} * num_heads + head) * layer.head_dim,
+            .biases = options.biases == nullptr
+                          ? nullptr
+                          : options.biases +
+                                size_t(head) * (2 * options.max_distance + 1),
+            .position = token.position,
+            .num_positions = token.end(),
+        });
+      }
+    }
+  }
+  return queries;
+}
+
 }  // namespace
 
 void Attention(std::span<const PagedRow> rows, const float* q, int q_stride,
@@ -53,42 +113,51 @@ void Attention(std::span<const PagedRow> rows, const float* q, int q_stride,
   const std::vector<QueryToken> tokens = ListTokens(rows);
   CHECK_GE(out.size(), tokens.size() * num_heads * layer.head_dim);
   const int group_size = num_heads / layer.num_kv_heads;
-  const float scale =
-      options.scale > 0 ? options.scale
-                        : 1.0f / std::sqrt(static_cast<float>(layer.head_dim));
-  auto attend = [&](int task) {
-    const QueryToken& token = tokens[task / layer.num_kv_heads];
+  const bool is_parallel =
+      NumPositions(tokens, options) * num_heads * layer.head_dim >=
+      kMinParallelWork;
+  const int num_token_heads =
+      static_cast<int>(tokens.size()) * layer.num_kv_heads;
+  const int max_tokens =
+      is_parallel
+          ? std::clamp(num_token_heads / (kTasksOfThread * pool.num_threads()),
+                       1, std::max(1, kMaxTileQueries / group_size))
+          : std::max(1, kMaxTileQueries / group_size);
+  const std::vector<int> ends = DivideTokens(tokens, max_tokens, options);
+  const std::vector<TileQuery> queries =
+      ListQueries(tokens, q, q_stride, num_heads, layer, out, options);
+  const auto attend = [&](int task) {
+    const int run = task / layer.num_kv_heads;
     const int kv_head = task % layer.num_kv_heads;
-    const int head_offset = kv_head * group_size * layer.head_dim;
-    AttendOne({
-        .q = q + int64_t{token.token} * q_stride + head_offset,
-        .out = out.data() + int64_t{token.token} * num_heads * layer.head_dim +
-               head_offset,
-        .num_queries = group_size,
+    const int first = run == 0 ? 0 : ends[run - 1];
+    AttentionTile tile = {
         .head_dim = layer.head_dim,
-        .first_position = options.FirstSeen(token.position),
-        .num_positions = token.end(),
-        .scale = scale,
+        .first_position = options.FirstSeen(tokens[first].position),
+        .scale = options.scale > 0
+                     ? options.scale
+                     : 1.0f / std::sqrt(static_cast<float>(layer.head_dim)),
         .soft_cap = options.soft_cap,
-        .biases = options.biases == nullptr
-                      ? nullptr
-                      : options.biases + size_t(kv_head) * group_size *
-                                             (2 * options.max_distance + 1),
         .max_distance = options.max_distance,
-        .position = token.position,
-        .pages = token.row->pages,
+        .pages = tokens[first].row->pages,
         .page_size = layer.page_size,
         .keys = layer.keys.data() + kv_head * layer.head_dim,
         .values = layer.values.data() + kv_head * layer.head_dim,
-        .slot_stride = layer.slot_size(),
-    });
+        .slot_stride = layer.slot_size()};
+    // More than a tile has if very many heads share a key/value head.
+    std::span<const TileQuery> rest = std::span(queries).subspan(
+        (kv_head * tokens.size() + first) * group_size,
+        size_t(ends[run] - first) * group_size);
+    while (!rest.empty()) {
+      tile.queries = rest.first(std::min<size_t>(rest.size(), kMaxTileQueries));
+      AttendTile(tile);
+      rest = rest.subspan(tile.queries.size());
+    }
   };
-  const int num_tasks = static_cast<int>(tokens.size()) * layer.num_kv_heads;
-  if (NumPositions(tokens, options) * num_heads * layer.head_dim <
-      kMinParallelWork) {
-    for (int task = 0; task < num_tasks; ++task) attend(task);
-  } else {
+  const int num_tasks = static_cast<int>(ends.size()) * layer.num_kv_heads;
+  if (is_parallel) {
     pool.ParallelFor(num_tasks, attend);
+  } else {
+    for (int task = 0; task < num_tasks; ++task) attend(task);
   }
 }
 

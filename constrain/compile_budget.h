@@ -39,6 +39,11 @@ class CompileBudget {
   int64_t steps_left() const { return steps_left_; }
   // Leaves at most `steps` for what follows.
   void Restrict(int64_t steps) { steps_left_ = std::min(steps_left_, steps); }
+  // Makes it one with `steps` left of which nothing is exceeded.
+  void Renew(int64_t steps) {
+    steps_left_ = steps;
+    is_exceeded_ = false;
+  }
   // Errors: kInvalidArgument with the limit if there are too many states.
   absl::Status CheckStates(int64_t num_states) {
     if (num_states <= limits_.max_states) return absl::OkStatus();

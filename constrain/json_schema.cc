@@ -59,17 +59,44 @@ class JsonSchemaCompiler {
     return CompileUnrolled(root);
   }
 
-  //   may_be_called  null, or receives true where the automaton is begun. Then
-  //                  two fifths of the steps are for it, because with calls it
-  //                  may be smaller
-  absl::StatusOr<GrammarLanguage> CompileWithCalls(bool* may_be_called) {
+  absl::StatusOr<GrammarLanguage> CompileWithCalls() {
     const Formula root = assertions_.Schema(JsonSchemaDocument::kRoot);
     RETURN_IF_ERROR(Explore(root, 0));
+    const int64_t steps_left = budget_.steps_left();
     RETURN_IF_ERROR(FindCounted());
-    if (may_be_called != nullptr) {
-      *may_be_called = true;
-      budget_.Restrict(budget_.limits().max_steps / 5 * 2);
-    }
+    if (options_.only_recursion_is_called) return MakeWithCalls(root);
+    // Two fifths of the steps, because with calls it may be smaller.
+    budget_.Restrict(budget_.limits().max_steps / 5 * 2);
+    absl::StatusOr<GrammarLanguage> language = MakeWithCalls(root);
+    if (!budget_.is_exceeded()) return language;
+    // With calls of what is repeated, and all lengths counted, most are small.
+    RETURN_IF_ERROR(pool_.status());
+    Forget();
+    options_.calls_any_value = true;
+    options_.calls_repeated_values = true;
+    options_.max_unrolled_lengths = 0;
+    budget_.Renew(steps_left);
+    RETURN_IF_ERROR(FindCounted());
+    std::erase_if(strings_, [&](const auto& entry) {
+      return counted_.contains(entry.first);
+    });
+    return MakeWithCalls(root);
+  }
+
+ private:
+  // Forgets what depends on the values that are called.
+  void Forget() {
+    counted_.clear();
+    limits_.clear();
+    inhabited_.clear();
+    nests_at_will_ = false;
+    num_any_levels_ = 0;
+    has_value_.clear();
+    languages_.clear();
+  }
+
+  // REQUIRES: shapes and the strings with counters are found.
+  absl::StatusOr<GrammarLanguage> MakeWithCalls(Formula root) {
     if (FindCalled(root)) {
       RETURN_IF_ERROR(FindInhabited());
     } else if (counted_.empty()) {
@@ -83,7 +110,6 @@ class JsonSchemaCompiler {
     return *std::move(automaton);
   }
 
- private:
   // Returns the error that no text is in the language: because no value
   // satisfies the schema, or because of values that are not written.
   absl::Status NoValue(Formula root) {
@@ -767,7 +793,7 @@ class JsonSchemaCompiler {
 
   JsonSchemaDocument& document_;
   CompileBudget& budget_;
-  const JsonSchemaOptions& options_;
+  JsonSchemaOptions options_;
   JsonAssertions assertions_;
   const FormulaPool& pool_ = assertions_.pool();
   JsonSchemaBounds bounds_;
@@ -831,35 +857,19 @@ absl::StatusOr<ByteAutomaton> CompileJsonSchema(
 absl::StatusOr<GrammarLanguage> CompileJsonSchemaWithCalls(
     std::string_view schema, const JsonSchemaOptions& options,
     const CompileLimits& limits) {
-  ASSIGN_OR_RETURN(const json::value value, ParseSchema(schema));
-  const auto compile =
-      [&](const JsonSchemaOptions& options_of_try, CompileBudget* budget,
-          bool* may_be_called) -> absl::StatusOr<GrammarLanguage> {
-    ASSIGN_OR_RETURN(
-        const std::unique_ptr<JsonSchemaDocument> document,
-        JsonSchemaDocument::Make(value, options_of_try.draft, budget));
-    return JsonSchemaCompiler(document.get(), budget, options_of_try,
-                              options.max_unrolled_length,
-                              options.max_unrolled_least)
-        .CompileWithCalls(may_be_called);
-  };
-  CompileBudget first_budget(limits);
-  if (options.only_recursion_is_called) {
-    JsonSchemaOptions unrolled = options;
-    unrolled.max_unrolled_lengths = std::numeric_limits<int64_t>::max();
-    return compile(unrolled, &first_budget, /*may_be_called=*/nullptr);
-  }
-  bool may_be_called = false;
-  absl::StatusOr<GrammarLanguage> language =
-      compile(options, &first_budget, &may_be_called);
-  if (!may_be_called || !first_budget.is_exceeded()) return language;
-  // With calls of what is repeated, and all lengths counted, most are small.
-  JsonSchemaOptions with_calls = options;
-  with_calls.calls_any_value = true;
-  with_calls.calls_repeated_values = true;
-  with_calls.max_unrolled_lengths = 0;
+  ASSIGN_OR_RETURN(json::value value, ParseSchema(schema));
   CompileBudget budget(limits);
-  return compile(with_calls, &budget, /*may_be_called=*/nullptr);
+  ASSIGN_OR_RETURN(
+      const std::unique_ptr<JsonSchemaDocument> document,
+      JsonSchemaDocument::Make(std::move(value), options.draft, &budget));
+  JsonSchemaOptions allowed = options;
+  if (options.only_recursion_is_called) {
+    allowed.max_unrolled_lengths = std::numeric_limits<int64_t>::max();
+  }
+  return JsonSchemaCompiler(document.get(), &budget, allowed,
+                            options.max_unrolled_length,
+                            options.max_unrolled_least)
+      .CompileWithCalls();
 }
 
 }  // namespace espalier

@@ -1,10 +1,10 @@
 #include "constrain/boolean_formula.h"
 
 #include <algorithm>
-#include <cstddef>
-#include <set>
-#include <unordered_map>
+#include <string_view>
 #include <utility>
+
+#include "base/hash.h"
 
 namespace espalier {
 namespace {
@@ -17,7 +17,13 @@ constexpr int64_t kStepsOfNode = 40;
 
 }  // namespace
 
-FormulaPool::FormulaPool(CompileBudget* budget) : budget_(budget) {
+size_t FormulaPool::Hash::operator()(std::span<const Formula> parts) const {
+  return HashOf(std::string_view(reinterpret_cast<const char*>(parts.data()),
+                                 parts.size_bytes()));
+}
+
+FormulaPool::FormulaPool(CompileBudget* budget)
+    : budget_(budget), conjunctions_(16, Hash{&nodes_}, HasParts{&nodes_}) {
   nodes_.emplace_back();  // the empty conjunction: true
 }
 
@@ -96,11 +102,11 @@ Formula FormulaPool::And(std::vector<Formula> parts) {
   if (!status_.ok()) return kFalse;
   if (all.empty()) return kTrue;
   if (all.size() == 1) return all.front();
-  const auto found = conjunctions_.find(all);
-  if (found != conjunctions_.end()) return found->second;
+  const auto found = conjunctions_.find(std::span<const Formula>(all));
+  if (found != conjunctions_.end()) return 2 * *found;
   if (!Take(kStepsOfNode + static_cast<int64_t>(all.size()))) return kFalse;
-  const Formula formula = AddNode({.parts = all});
-  conjunctions_.emplace(std::move(all), formula);
+  const Formula formula = AddNode({.parts = std::move(all)});
+  conjunctions_.insert(NodeOf(formula));
   return formula;
 }
 
@@ -131,16 +137,18 @@ Formula FormulaPool::ExactlyOne(std::span<const Formula> parts) {
 
 Formula FormulaPool::Substitute(Formula formula,
                                 absl::FunctionRef<Formula(int32_t)> value) {
-  std::unordered_map<int32_t, Formula> results;
+  if (num_substitutions_ == substitutes_.size()) substitutes_.emplace_back();
+  auto& results = substitutes_[num_substitutions_++];
+  if (results.size() < nodes_.size()) results.resize(2 * nodes_.size());
+  const int64_t stamp = ++stamp_;
   const auto visit = [&](auto& self, Formula f) -> Formula {
     const int32_t node = NodeOf(f);
-    const auto found = results.find(node);
     Formula result = kFalse;
-    if (found != results.end()) {
-      result = found->second;
+    if (results[node].first == stamp) {
+      result = results[node].second;
     } else if (nodes_[node].variable >= 0) {
       result = value(nodes_[node].variable);
-      results.emplace(node, result);
+      results[node] = {stamp, result};
     } else {
       std::vector<Formula> parts = nodes_[node].parts;
       if (!Take(8 + 2 * static_cast<int64_t>(parts.size()))) return kFalse;
@@ -151,22 +159,24 @@ Formula FormulaPool::Substitute(Formula formula,
       result = std::find(parts.begin(), parts.end(), kFalse) != parts.end()
                    ? kFalse
                    : And(std::move(parts));
-      results.emplace(node, result);
+      results[node] = {stamp, result};
     }
     return IsNegated(f) ? Not(result) : result;
   };
-  return visit(visit, formula);
+  const Formula result = visit(visit, formula);
+  --num_substitutions_;
+  return result;
 }
 
 Truth FormulaPool::Evaluate(Formula formula,
                             absl::FunctionRef<Truth(int32_t)> value) {
-  ++stamp_;
+  const int64_t of_this = ++stamp_;
   results_.resize(nodes_.size());
   const auto visit = [&](auto& self, Formula f) -> Truth {
     auto& [stamp, truth] = results_[NodeOf(f)];
-    if (stamp != stamp_) {
+    if (stamp != of_this) {
       const Node& node = nodes_[NodeOf(f)];
-      stamp = stamp_;
+      stamp = of_this;
       truth = node.variable >= 0 ? value(node.variable) : Truth::kTrue;
       for (const Formula part : node.parts) {
         const Truth inner = self(self, part);
@@ -182,15 +192,20 @@ Truth FormulaPool::Evaluate(Formula formula,
 }
 
 std::vector<int32_t> FormulaPool::VariablesOf(Formula formula) const {
-  std::set<int32_t> variables;
-  ForEachPolarity(formula,
-                  [&](int32_t variable, bool) { variables.insert(variable); });
-  return {variables.begin(), variables.end()};
+  std::vector<int32_t> variables;
+  ForEachPolarity(
+      formula, [&](int32_t variable, bool) { variables.push_back(variable); });
+  std::ranges::sort(variables);
+  variables.erase(std::unique(variables.begin(), variables.end()),
+                  variables.end());
+  return variables;
 }
 
 void FormulaPool::ForEachPolarity(
     Formula formula, absl::FunctionRef<void(int32_t, bool)> visit) const {
-  std::set<Formula> seen = {formula};
+  const int64_t stamp = ++stamp_;
+  if (seen_.size() < 2 * nodes_.size()) seen_.resize(4 * nodes_.size());
+  seen_[formula] = stamp;
   std::vector<Formula> queue = {formula};
   while (!queue.empty()) {
     const Formula f = queue.back();
@@ -199,7 +214,7 @@ void FormulaPool::ForEachPolarity(
     if (node.variable >= 0) visit(node.variable, !IsNegated(f));
     for (const Formula part : node.parts) {
       const Formula inner = IsNegated(f) ? Not(part) : part;
-      if (seen.insert(inner).second) queue.push_back(inner);
+      if (std::exchange(seen_[inner], stamp) != stamp) queue.push_back(inner);
     }
   }
 }

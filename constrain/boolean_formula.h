@@ -11,9 +11,13 @@
 // Thread safety: none; one compilation's own.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <span>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -36,6 +40,8 @@ class FormulaPool {
 
   // `budget` outlives this.
   explicit FormulaPool(CompileBudget* budget);
+  FormulaPool(const FormulaPool&) = delete;
+  FormulaPool& operator=(const FormulaPool&) = delete;
 
   const absl::Status& status() const { return status_; }
 
@@ -83,10 +89,33 @@ class FormulaPool {
   absl::Status status_;
   std::vector<Node> nodes_;
   std::map<int32_t, Formula> variables_;
-  std::map<std::vector<Formula>, Formula> conjunctions_;
+  // Nodes by their parts.
+  struct Hash {
+    using is_transparent = void;
+    const std::vector<Node>* nodes;
+    size_t operator()(std::span<const Formula> parts) const;
+    size_t operator()(int32_t node) const {
+      return (*this)(std::span((*nodes)[node].parts));
+    }
+  };
+  struct HasParts {
+    using is_transparent = void;
+    const std::vector<Node>* nodes;
+    bool operator()(int32_t a, int32_t b) const { return a == b; }
+    bool operator()(std::span<const Formula> parts, int32_t node) const {
+      return std::ranges::equal(parts, (*nodes)[node].parts);
+    }
+  };
+  std::unordered_set<int32_t, Hash, HasParts> conjunctions_;
+  // By node, results of Substitute that are valid with its stamp. The first are
+  // those of an outermost call, and the next those of a call within it.
+  std::deque<std::vector<std::pair<int64_t, Formula>>> substitutes_;
+  size_t num_substitutions_ = 0;  // calls that are within one another
+  // Formulas that ForEachPolarity has seen have its stamp.
+  mutable std::vector<int64_t> seen_;
   // Results of Evaluate by node, valid if they have its stamp.
   std::vector<std::pair<int64_t, Truth>> results_;
-  int64_t stamp_ = 0;
+  mutable int64_t stamp_ = 0;
 };
 
 }  // namespace espalier

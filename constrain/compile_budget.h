@@ -46,6 +46,7 @@ class CompileBudget {
   }
   // Errors: kInvalidArgument with the limit if there are too many states.
   absl::Status CheckStates(int64_t num_states) {
+    most_.states = std::max(most_.states, num_states);
     if (num_states <= limits_.max_states) return absl::OkStatus();
     is_exceeded_ = true;
     return InvalidArgument("it needs more than ", limits_.max_states,
@@ -53,6 +54,7 @@ class CompileBudget {
   }
   // As CheckStates, of the bytes of a table.
   absl::Status CheckTable(int64_t num_bytes) {
+    most_.table_bytes = std::max(most_.table_bytes, num_bytes);
     if (num_bytes <= limits_.max_table_bytes) return absl::OkStatus();
     is_exceeded_ = true;
     return InvalidArgument("it needs a table of ", num_bytes,
@@ -61,10 +63,28 @@ class CompileBudget {
   // True if one of these was an error.
   bool is_exceeded() const { return is_exceeded_; }
 
+  // Steps that were taken, and the most states and bytes that were checked.
+  struct Work {
+    int64_t steps = 0;
+    int64_t states = 0;
+    int64_t table_bytes = 0;
+  };
+  // REQUIRES: Restrict and Renew were not called.
+  Work work() const {
+    return {limits_.max_steps - steps_left_, most_.states, most_.table_bytes};
+  }
+  // As the calls of another budget.
+  absl::Status Repeat(const Work& work) {
+    RETURN_IF_ERROR(Take(work.steps));
+    RETURN_IF_ERROR(CheckStates(work.states));
+    return CheckTable(work.table_bytes);
+  }
+
  private:
   CompileLimits limits_;
   int64_t steps_left_;
   bool is_exceeded_ = false;
+  Work most_;
 };
 
 }  // namespace espalier

@@ -12,6 +12,7 @@
 #include "constrain/choice_language.h"
 #include "constrain/json_number_language.h"
 #include "constrain/json_string_language.h"
+#include "constrain/shared_language.h"
 
 namespace espalier {
 
@@ -145,10 +146,14 @@ absl::StatusOr<const ByteAutomaton*> JsonAssertions::Combine(
 
 absl::StatusOr<const ByteAutomaton*> JsonAssertions::Strings(Formula formula) {
   if (formula == FormulaPool::kFalse) return nullptr;
-  if (!any_string_) {
-    ASSIGN_OR_RETURN(any_string_, StringsOfLength(0, std::nullopt, budget_));
+  if (any_string_ == nullptr) {
+    static const auto* const kShared =
+        new SharedLanguage<ByteAutomaton>([](CompileBudget* budget) {
+          return StringsOfLength(0, std::nullopt, budget);
+        });
+    ASSIGN_OR_RETURN(any_string_, kShared->Get(budget_));
   }
-  if (formula == FormulaPool::kTrue) return &*any_string_;
+  if (formula == FormulaPool::kTrue) return any_string_;
   return Combine(formula, *any_string_, &strings_);
 }
 
@@ -221,13 +226,17 @@ absl::StatusOr<bool> JsonAssertions::HasStrings(Formula formula) {
 absl::StatusOr<const ByteAutomaton*> JsonAssertions::Numbers(Formula formula) {
   if (formula == FormulaPool::kFalse) return nullptr;
   if (formula == FormulaPool::kTrue) {
-    if (!any_number_) {
-      ASSIGN_OR_RETURN(any_number_, AnyNumbers(budget_));
+    if (any_number_ == nullptr) {
+      static const auto* const kShared =
+          new SharedLanguage<ByteAutomaton>(AnyNumbers);
+      ASSIGN_OR_RETURN(any_number_, kShared->Get(budget_));
     }
-    return &*any_number_;
+    return any_number_;
   }
-  if (!canonical_number_) {
-    ASSIGN_OR_RETURN(canonical_number_, CanonicalNumbers(budget_));
+  if (canonical_number_ == nullptr) {
+    static const auto* const kShared =
+        new SharedLanguage<ByteAutomaton>(CanonicalNumbers);
+    ASSIGN_OR_RETURN(canonical_number_, kShared->Get(budget_));
   }
   return Combine(formula, *canonical_number_, &numbers_);
 }

@@ -180,9 +180,10 @@ class JsonAssertions {
   std::map<std::pair<Kind, std::string>, int64_t> language_ids_;
   std::map<int64_t, Language> lengths_;          // by the least
   std::map<int64_t, std::string> length_names_;  // by the least
-  std::optional<ByteAutomaton> any_string_;
-  std::optional<ByteAutomaton> any_number_;
-  std::optional<ByteAutomaton> canonical_number_;
+  // Shared by all compilations; null: not needed yet.
+  const ByteAutomaton* any_string_ = nullptr;
+  const ByteAutomaton* any_number_ = nullptr;
+  const ByteAutomaton* canonical_number_ = nullptr;
   Languages strings_;
   Languages numbers_;
   std::map<std::string, int64_t, std::less<>> key_ids_;

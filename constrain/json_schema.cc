@@ -23,6 +23,7 @@
 #include "constrain/json_schema_keys.h"
 #include "constrain/json_schema_reader.h"
 #include "constrain/json_string_language.h"
+#include "constrain/shared_language.h"
 
 namespace espalier {
 namespace {
@@ -612,8 +613,17 @@ class JsonSchemaCompiler {
   }
 
   absl::StatusOr<Language> RangesOf(const ByteAutomaton& automaton) {
-    RETURN_IF_ERROR(budget_.Take(256 * int64_t{automaton.num_states()}));
+    return RangesOf(automaton, &budget_);
+  }
+  static absl::StatusOr<Language> RangesOf(const ByteAutomaton& automaton,
+                                           CompileBudget* budget) {
+    RETURN_IF_ERROR(budget->Take(256 * int64_t{automaton.num_states()}));
     return std::make_shared<const AutomatonRanges>(automaton);
+  }
+  static absl::StatusOr<Language> Quoted(const ByteAutomaton& strings,
+                                         CompileBudget* budget) {
+    ASSIGN_OR_RETURN(const ByteAutomaton quoted, QuoteStrings(strings, budget));
+    return RangesOf(quoted, budget);
   }
 
   // Adds the texts of values. Those of a formula that has several uses are made
@@ -682,10 +692,13 @@ class JsonSchemaCompiler {
     ASSIGN_OR_RETURN(const ByteAutomaton* const automaton,
                      assertions_.Strings(formula));
     Language language;
-    if (automaton != nullptr) {
-      ASSIGN_OR_RETURN(const ByteAutomaton quoted,
-                       QuoteStrings(*automaton, &budget_));
-      ASSIGN_OR_RETURN(language, RangesOf(quoted));
+    if (formula == FormulaPool::kTrue) {
+      static const auto* const kShared = new SharedLanguage<Language>(
+          [&](CompileBudget* budget) { return Quoted(*automaton, budget); });
+      ASSIGN_OR_RETURN(const Language* const shared, kShared->Get(&budget_));
+      language = *shared;
+    } else if (automaton != nullptr) {
+      ASSIGN_OR_RETURN(language, Quoted(*automaton, &budget_));
     }
     return strings_.emplace(formula, language).first->second;
   }

@@ -108,7 +108,7 @@ run_histories() {
 run_constraints() {
   local cases=(68m:5x1/128 68m:16x8/512 68m:32x4/512 68m:64s2/512 8b:1x4/128
     8b:16x4/512 8b:16x8/512)
-  limited 100 "$bin/cuda_step_benchmark" --constraint --new-tokens 256 \
+  limited 100 "$bin/cuda_step_benchmark" --constraint lines --new-tokens 256 \
     "${cases[@]}"
   limited 100 "$bin/cuda_step_benchmark" --new-tokens 256 "${cases[@]}"
   columns 60 "$bin/cuda_token_masks_benchmark"

@@ -3,7 +3,7 @@
 // any shape can be measured.
 //
 //   cuda_step_benchmark [--new-tokens N] [--torch FILE] [--processors]
-//                       [--constraint] [--fp8] CASE...
+//                       [--constraint lines|arrays] [--fp8] CASE...
 //   cuda_step_benchmark 8b:8x4/512      8 requests, 4 beams, 512 prompt tokens
 //   cuda_step_benchmark 8b:64s1/512     64 requests, a sample each
 //
@@ -11,13 +11,15 @@
 // gemma3-1b and gpt2. Prompts are random, no token ends a sequence, all
 // requests come at once; the first of two runs warms up. With --processors all
 // have a repetition penalty and repeat no n-gram of three tokens. With
-// --constraint their outputs are lines of JSON objects, in the tokens of a
+// --constraint their outputs are lines of JSON objects, by a regular
+// expression, or nested arrays, by a schema that recurs, in the tokens of a
 // random vocabulary (benchmarks/executor/cuda/random_tokenizer.h). With --fp8
 // each is measured with layers' weights of e4m3, too. Prints a line of a
 // markdown table a case:
 //
 //   ms/step   from one step's end to the next's, on average over the steps in
-//             which all beams of all requests decode and no request joins
+//             which all beams of all requests decode and no request joins;
+//             inf without two of these, where requests wait for the host
 //   busy      from its first kernel to its last, by the device's clock
 //   gap       the median time in which the device waited for the next step
 //   host      the engine's thread: writing a plan and applying an answer
@@ -78,10 +80,12 @@ class StepClock : public WrappedExecutor {
 
   int num_steps() const { return static_cast<int>(ends_.size()) - 1; }
   absl::Duration MeanStep() const {
-    CHECK(num_steps() > 0) << "no two full steps";
+    if (num_steps() < 1) return absl::InfiniteDuration();
     return absl::FromChrono(ends_.back() - ends_.front()) / num_steps();
   }
-  absl::Duration MeanBusy() const { return busy_ / (num_steps() + 1); }
+  absl::Duration MeanBusy() const {
+    return ends_.empty() ? absl::InfiniteDuration() : busy_ / ends_.size();
+  }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -114,7 +118,7 @@ struct Measured {
 struct Options {
   int num_new_tokens = 64;
   bool processors = false;
-  bool constraint = false;
+  std::string constraint;
   bool fp8 = false;
   std::string torch;
   std::vector<DecodeCase> cases;
@@ -139,10 +143,16 @@ Request RandomRequest(const DecodeCase& c, int vocab_size,
     request.params.repetition_penalty = 1.2;
     request.params.no_repeat_ngram_size = 3;
   }
-  if (options.constraint) {
+  if (options.constraint == "lines") {
     request.params.constraint.emplace().regex =
         R"((\{"name": "[a-z ]{3,40}", "count": [0-9]{1,6}, )"
         R"("tags": \["[a-z]{1,20}"(, "[a-z]{1,20}")*\]\}\n)+)";
+  } else if (options.constraint == "arrays") {
+    request.params.constraint.emplace().json_schema =
+        R"({"type": "array", "minItems": 64, "items": {"$ref": "#/$defs/value"},
+            "$defs": {"value": {"anyOf": [
+              {"type": "string"}, {"type": "number"},
+              {"type": "array", "items": {"$ref": "#/$defs/value"}}]}}})";
   }
   request.params.max_new_tokens = options.num_new_tokens;
   request.params.eos_token_id.emplace();
@@ -211,13 +221,15 @@ absl::StatusOr<Measured> Measure(const DecodeCase& c, WeightFormat weights,
       .dtype = DType::kBFloat16,
       .weights = weights,
       .max_tokens = max_step_tokens,
-      .max_logits = c.num_rows()};
+      // With room for the candidates of a constraint that recurs.
+      .max_logits = options.constraint.empty() ? c.num_rows()
+                                               : std::max(128, c.num_rows())};
   ASSIGN_OR_RETURN(auto model,
                    CudaTransformer::Random(config, transformer, device));
   ASSIGN_OR_RETURN(const std::shared_ptr<CudaExecutor> steps,
                    CudaExecutor::Create(std::move(model)));
   std::shared_ptr<const Tokenizer> tokenizer;
-  if (options.constraint) {
+  if (!options.constraint.empty()) {
     ASSIGN_OR_RETURN(tokenizer, RandomTokenizer(config.vocab_size));
   }
   RunOnce(c, steps, tokenizer, max_step_tokens, options);
@@ -256,8 +268,12 @@ absl::StatusOr<Options> ParseOptions(int argc, char** argv) {
       options.fp8 = true;
     } else if (arg == "--processors") {
       options.processors = true;
-    } else if (arg == "--constraint") {
-      options.constraint = true;
+    } else if (arg == "--constraint" && i + 1 < argc) {
+      options.constraint = argv[++i];
+      if (options.constraint != "lines" && options.constraint != "arrays") {
+        return InvalidArgument("--constraint must be lines or arrays, got ",
+                               options.constraint);
+      }
     } else {
       ASSIGN_OR_RETURN(options.cases.emplace_back(), DecodeCase::Parse(arg));
     }
@@ -316,7 +332,8 @@ absl::Status Run(const Options& options) {
       device.name.c_str(), rates.bytes_per_s / 1e12, rates.flops_per_s / 1e12,
       options.num_new_tokens,
       options.processors ? ", penalties and n-grams" : "",
-      options.constraint ? ", lines of JSON objects" : "");
+      (options.constraint.empty() ? "" : ", constraint " + options.constraint)
+          .c_str());
   std::printf(
       "| model:requests×beams/prompt | ms/step | busy | gap µs | host µs | "
       "limit ms | "

@@ -349,9 +349,7 @@ absl::StatusOr<std::optional<Formula>> JsonSchemaReader::ReadArrayKeyword(
   }
   size_t first = 0;
   if (keyword == "additionalItems") {
-    if (!document_.IsOldDraft()) {
-      return InvalidArgument("is draft 7's: \"items\" after \"prefixItems\"");
-    }
+    // In draft 2020-12, too, where an array as "items" is an error.
     const json::value* const items = schema.if_contains("items");
     if (items == nullptr || !items->is_array()) return FormulaPool::kTrue;
     first = items->get_array().size();
@@ -454,14 +452,10 @@ absl::StatusOr<std::optional<Formula>> JsonSchemaReader::ReadObjectKeyword(
         assertions_.Add({.kind = AssertionKind::kMinMembers,
                          .index = is_min ? count : count + 1});
     return is_min ? at_least : Not(at_least);
-  } else if (keyword == "dependencies") {
-    if (!document_.IsOldDraft()) {
-      return InvalidArgument(
-          "is draft 7's: \"dependentRequired\" and \"dependentSchemas\"");
-    }
-    return ReadDependencies(id, keyword, value);
-  } else if (!document_.IsOldDraft() &&
-             IsAmong(keyword, {"dependentRequired", "dependentSchemas"})) {
+  } else if (keyword == "dependencies" ||
+             (!document_.IsOldDraft() &&
+              IsAmong(keyword, {"dependentRequired", "dependentSchemas"}))) {
+    // Draft 2020-12 has "dependencies" for compatibility.
     return ReadDependencies(id, keyword, value);
   } else if (!document_.IsOldDraft() && keyword == "unevaluatedProperties") {
     return unevaluated_.Members(id, value);

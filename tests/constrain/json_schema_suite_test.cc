@@ -175,7 +175,7 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(SuiteFile{"draft2020-12", JsonSchemaDraft::k2020_12, 1162,
                                 21, 116, 5},
                       SuiteFile{"draft2020-12_optional",
-                                JsonSchemaDraft::k2020_12, 76, 3, 17, 0},
+                                JsonSchemaDraft::k2020_12, 111, 4, 17, 0},
                       SuiteFile{"draft2020-12_format",
                                 JsonSchemaDraft::k2020_12, 699, 65, 0, 0},
                       SuiteFile{"draft7", JsonSchemaDraft::k7, 861, 2, 64, 3}));

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <map>
 #include <memory>
 #include <random>
 #include <string>
@@ -163,7 +164,6 @@ TEST(JsonSchemaTest, ErrorsHaveThePointerOfAKeyword) {
       {R"({"$ref": "#/$defs/a"})", "#/$ref: the schema has nothing at"},
       {R"({"$schema": "http://json-schema.org/draft-03/schema#"})",
        "#/$schema: "},
-      {R"({"dependencies": {}})", "#/dependencies: is draft 7's"},
       {R"({"items": [{}]})", "#/items: an array is draft 7's"},
       {R"({"multipleOf": 0})", "#/multipleOf: must be positive, got 0"},
       {R"({"not": {"format": "email"}})", "#: the format \"email\" is "},
@@ -401,6 +401,22 @@ TEST(JsonSchemaTest, TheDraftIsThatOfTheSchema) {
                        "[1]"));
   EXPECT_THAT(ErrorOf("{" + draft4 + R"(, "const": 1})"),
               StartsWith("#/const: is of a later draft"));
+  // Draft 2020-12 has "dependencies" for compatibility, and "additionalItems"
+  // without an array as "items", where no draft enforces it.
+  const std::string dependencies = R"({"dependencies":
+      {"a": ["b"], "c": {"required": ["d"]}, "e": false}})";
+  for (const auto& [text, is_valid] :
+       std::map<std::string, bool>{{R"({"a":1})", false},
+                                   {R"({"a":1,"b":1})", true},
+                                   {R"({"c":1})", false},
+                                   {R"({"c":1,"d":1})", true},
+                                   {R"({"e":1})", false},
+                                   {"[]", true}}) {
+    EXPECT_EQ(Accepts(dependencies, text), is_valid) << text;
+  }
+  EXPECT_TRUE(
+      Accepts(R"({"items": {"type": "null"}, "additionalItems": false})",
+              "[null,null]"));
 }
 
 // Each of 40 schemas refers to the next one twice.

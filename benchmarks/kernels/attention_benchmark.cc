@@ -24,7 +24,7 @@ struct Case {
   int num_kv_heads = 0;
   int head_dim = 0;
   int num_rows = 0;
-  int num_tokens = 0;     // of each row
+  int num_tokens = 0;     // each row's
   int num_positions = 0;  // that its last token sees
   bool sees_all = false;  // so does each token
   bool one_source = false;

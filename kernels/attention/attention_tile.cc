@@ -346,7 +346,7 @@ class TileAttender {
   int begin_ = 0;                // start of the block
   const float* keys_ = nullptr;  // with offsets_
   const float* values_ = nullptr;
-  size_t offsets_[kBlock];       // of the block's positions
+  size_t offsets_[kBlock];       // the block's positions
   int counts_[kMaxTileQueries];  // positions of the block that a query sees
   float rescale_[kMaxTileQueries];
   float maxima_[kMaxTileQueries];

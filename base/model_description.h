@@ -53,6 +53,10 @@ struct EncoderDescription {
   // Tokens that the decoder begins with, decoder_start_token_id, before the
   // tokens that a request adds (request/decoder_prompt.h). Not empty.
   std::vector<TokenId> decoder_prompt = {};
+  // A token, padding, that sources and the tokens that a request adds to
+  // decoder_prompt must not contain: tokens after it would have other
+  // positions than this model gives them.
+  std::optional<TokenId> token_without_position = std::nullopt;
 };
 
 struct ModelDescription {

@@ -34,6 +34,7 @@ extern const ModelFamily kGemma3ImagesFamily;
 extern const ModelFamily kGemma3Family;
 extern const ModelFamily kGpt2Family;
 extern const ModelFamily kLlamaFamily;
+extern const ModelFamily kM2m100Family;
 extern const ModelFamily kMarianFamily;
 extern const ModelFamily kMistralFamily;
 extern const ModelFamily kMt5Family;

@@ -47,6 +47,32 @@ std::vector<float> SinusoidalPositions(int num_positions, int size) {
   return table;
 }
 
+std::vector<float> Tensor2TensorPositions(int first, int num_positions,
+                                          int size) {
+  const int half = size / 2;
+  const auto step = static_cast<float>(-std::log(10000.0) / (half - 1));
+  std::vector<float> table(size_t(num_positions) * size);
+  for (int position = 0; position < num_positions; ++position) {
+    float* const row = &table[size_t(position) * size];
+    for (int i = 0; i < half; ++i) {
+      const float angle = static_cast<float>(first + position) *
+                          std::exp(static_cast<float>(i) * step);
+      row[i] = std::sin(angle);
+      row[half + i] = std::cos(angle);
+    }
+  }
+  return table;
+}
+
+std::vector<float> SinusoidTable(const TransformerConfig& config,
+                                 int num_positions) {
+  if (config.sinusoids == SinusoidKind::kTensor2Tensor) {
+    return Tensor2TensorPositions(config.position_offset, num_positions,
+                                  config.hidden_size);
+  }
+  return SinusoidalPositions(num_positions, config.hidden_size);
+}
+
 absl::Status CheckSinusoidalPositions(std::span<const std::byte> stored,
                                       DType dtype, int num_positions,
                                       int size) {

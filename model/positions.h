@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "base/dtype.h"
+#include "model/transformer_config.h"
 
 namespace espalier {
 
@@ -16,6 +17,19 @@ namespace espalier {
 // first half and the cosines in its second, which is Marian's order of Vaswani
 // et al. 2017, section 3.5. If `size` is odd, the first half is longer by one.
 std::vector<float> SinusoidalPositions(int num_positions, int size);
+
+// Returns [num_positions, size]. Row p has the sines of the angles
+// (first + p) / 10000^(i / (size / 2 - 1)) in its first half and the cosines in
+// its second, in tensor2tensor's order and as M2M100 of transformers computes
+// them, in float32. If `size` is odd, the last column is 0.
+// REQUIRES: size >= 4.
+std::vector<float> Tensor2TensorPositions(int first, int num_positions,
+                                          int size);
+
+// Returns the table of config.sinusoids, [num_positions, hidden_size], whose
+// row 0 is that of position 0.
+std::vector<float> SinusoidTable(const TransformerConfig& config,
+                                 int num_positions);
 
 // Checks that `stored` equals SinusoidalPositions, within 1e-3 plus the
 // rounding to `dtype`: transformers adds the stored positions instead of

@@ -41,6 +41,12 @@ enum class PositionKind {
   kDistances,   // scores have biases by the distance of query and key
 };
 
+// Frequencies of sinusoidal positions (model/positions.h).
+enum class SinusoidKind {
+  kVaswani,        // Marian, PEGASUS
+  kTensor2Tensor,  // M2M100; computed, whatever a checkpoint stores
+};
+
 // The kind of a layer.
 struct LayerConfig {
   // Positions that a token attends to, including its own; 0: no window.
@@ -97,8 +103,13 @@ struct TransformerConfig {
   PositionKind positions = PositionKind::kRotary;
   RopeParameters rope;
   std::optional<RopeParameters> local_rope =
-      std::nullopt;         // for layers with a window
-  int position_offset = 0;  // row of position 0 in the learned table
+      std::nullopt;  // for layers with a window
+  SinusoidKind sinusoids = SinusoidKind::kVaswani;
+  // Row of position 0 in the learned table, or in that of sinusoids.
+  int position_offset = 0;
+  // A token that gets no position: M2M100's padding. Sources and decoder
+  // prompts that contain it are refused.
+  std::optional<TokenId> token_without_position = std::nullopt;
   // kDistances only. All distances from max_distance on share a bias.
   int num_distance_buckets = 0;
   int max_distance = 0;

@@ -59,7 +59,8 @@ std::optional<EncoderDescription> DescribeEncoder(
   if (!config.encoder) return std::nullopt;
   return EncoderDescription{
       .max_source_tokens = config.encoder->max_tokens,
-      .decoder_prompt = {config.encoder->decoder_start_token_id}};
+      .decoder_prompt = {config.encoder->decoder_start_token_id},
+      .token_without_position = config.token_without_position};
 }
 
 ModelDescription Describe(const TransformerNetwork& network,
@@ -102,8 +103,7 @@ absl::StatusOr<TransformerNetwork> MakeNetwork(
   }
   std::vector<float> sinusoidal;
   if (config.positions == PositionKind::kSinusoidal) {
-    sinusoidal =
-        SinusoidalPositions(NumPositions(config, cache), config.hidden_size);
+    sinusoidal = SinusoidTable(config, NumPositions(config, cache));
   }
   return TransformerNetwork{std::move(weights), std::move(cache),
                             std::move(rotary), std::move(local_rotary),

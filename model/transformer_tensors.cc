@@ -40,7 +40,9 @@ absl::Status CheckTied(const Checkpoint& checkpoint, const TensorNames& names,
 // of T5's cross-attention, which does not use them.
 bool IsNoWeight(std::string_view name, const TransformerConfig& config) {
   if (config.positions == PositionKind::kSinusoidal &&
-      name.ends_with(".embed_positions.weight")) {
+      name.ends_with(config.sinusoids == SinusoidKind::kVaswani
+                         ? ".embed_positions.weight"
+                         : ".embed_positions.weights")) {
     return true;
   }
   if (config.positions == PositionKind::kDistances &&
@@ -147,7 +149,8 @@ absl::Status FindStack(const Checkpoint& checkpoint, const TensorOwner& owner,
                        TransformerStackTensors* stack) {
   ASSIGN_OR_RETURN(static_cast<TensorParts&>(*stack),
                    FindTensorParts(checkpoint, owner, base));
-  if (owner.config.positions == PositionKind::kSinusoidal) {
+  if (owner.config.positions == PositionKind::kSinusoidal &&
+      owner.config.sinusoids == SinusoidKind::kVaswani) {
     ASSIGN_OR_RETURN((*stack)[TablePart::kPositions],
                      FindSinusoidalPositions(
                          checkpoint, owner.config,

@@ -136,9 +136,11 @@ absl::Status ValidateDecoderPrompt(const ModelDescription& model,
   if (!text.empty()) return NoTokensOfText(text);
   RETURN_IF_ERROR(
       CheckTokens("decoder_prompt_tokens", tokens, model.vocab_size));
+  const size_t num_own = OwnTokens(StartOf(model), tokens).size();
+  RETURN_IF_ERROR(CheckHavePositions(model, "decoder_prompt_tokens", tokens,
+                                     tokens.size() - num_own));
   // Tokens that only repeat the start leave the next token open.
-  if (!params.forced_bos_token_id ||
-      OwnTokens(StartOf(model), tokens).empty()) {
+  if (!params.forced_bos_token_id || num_own == 0) {
     return absl::OkStatus();
   }
   return InvalidField(

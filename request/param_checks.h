@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "base/field_error.h"
+#include "base/model_description.h"
 #include "base/status.h"
 
 namespace espalier {
@@ -41,6 +42,25 @@ absl::Status CheckTokens(std::string_view field, const Ids& ids,
     if (ids[i] >= 0 && ids[i] < vocab_size) continue;
     return InvalidField(FieldName{field}, "[", i,
                         "] must be a token id in [0, ", vocab_size, ")",
+                        Got(ids[i]));
+  }
+  return absl::OkStatus();
+}
+
+// Checks that none of `ids`, from `first` on, is the model's padding
+// (EncoderDescription::token_without_position).
+template <typename Ids>
+absl::Status CheckHavePositions(const ModelDescription& model,
+                                std::string_view field, const Ids& ids,
+                                size_t first = 0) {
+  if (!model.encoder || !model.encoder->token_without_position) {
+    return absl::OkStatus();
+  }
+  for (size_t i = first; i < ids.size(); ++i) {
+    if (ids[i] != *model.encoder->token_without_position) continue;
+    return InvalidField(FieldName{field}, "[", i,
+                        "] must not be the model's padding, which has no "
+                        "position",
                         Got(ids[i]));
   }
   return absl::OkStatus();

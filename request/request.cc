@@ -125,6 +125,8 @@ absl::Status ValidateRequest(const ModelDescription& model, Request* request) {
                         ", and the model's encoder reads at most ",
                         ContextLimit{model.encoder->max_source_tokens});
   }
+  RETURN_IF_ERROR(
+      CheckHavePositions(model, "prompt_tokens", request->prompt_tokens));
   if (!request->continuations.empty()) {
     RETURN_IF_ERROR(ValidateContinuations(model, request));
   }

@@ -23,6 +23,8 @@ class Shape:
     dtype: str = "bfloat16"
     has_no_base_prefix: bool = False  # as a checkpoint without its head
     has_own_head: bool = False  # of T5, whose configuration does not say it
+    # The id that shifts the positions of all after it: none is given one.
+    padding: int | None = None
     weights: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -46,7 +48,7 @@ def _decoder(**changes: Any) -> dict[str, Any]:
 
 
 def _encoder_decoder(**changes: Any) -> dict[str, Any]:
-    """BART, Marian, PEGASUS: two layers of the encoder, three of the decoder."""
+    """BART and its like: two layers of the encoder, three of the decoder."""
     return {
         "vocab_size": VOCAB_SIZE,
         "d_model": 32,
@@ -473,5 +475,27 @@ SHAPES = [
             "eos_token_id": EOS,
         },
         20,
+    ),
+    Shape(
+        "m2m_100",
+        "m2m_100",
+        _encoder_decoder(pad_token_id=1, decoder_start_token_id=2),
+        26,
+        padding=1,
+    ),
+    Shape(
+        "m2m_100_odd",
+        "m2m_100",
+        _encoder_decoder(
+            d_model=33,
+            encoder_attention_heads=3,
+            decoder_attention_heads=3,
+            decoder_layers=2,
+            scale_embedding=False,
+            activation_function="gelu",
+        ),
+        20,
+        dtype="float32",
+        padding=0,
     ),
 ]

@@ -201,6 +201,12 @@ def draw_processors(rng: random.Random) -> Row:
     return {k: v for choice in choices if rng.random() < 0.3 for k, v in choice.items()}
 
 
+def draw_token(rng: random.Random, shape: Shape, low: int = 0) -> int:
+    while (token := rng.randrange(low, VOCAB_SIZE)) == shape.padding:
+        pass
+    return token
+
+
 def draw_request(rng: random.Random, shape: Shape) -> tuple[list[int], Row]:
     params = {
         "num_beams": rng.choice([1, 2, 3, 4, 5]),
@@ -211,9 +217,12 @@ def draw_request(rng: random.Random, shape: Shape) -> tuple[list[int], Row]:
         params["early_stopping"] = rng.choice([False, True, "never"])
     if shape.has_encoder:
         params |= draw_processors(rng)
+    # Few random models write it, and the position of what follows differs.
+    if shape.padding is not None and rng.random() < 0.25:
+        params["forced_bos_token_id"] = shape.padding
     longest = shape.max_length - params["max_new_tokens"]
     length = rng.randint(1, min(30, longest))
-    return [rng.randrange(1, VOCAB_SIZE) for _ in range(length)], params
+    return [draw_token(rng, shape, 1) for _ in range(length)], params
 
 
 def draw_decoder_prompt(rng: random.Random, shape: Shape) -> tuple[list[int], Row]:
@@ -252,11 +261,11 @@ def make_logits(shape: Shape, reference: Reference, seed: int) -> dict[str, Any]
     rng = random.Random(seed)
     tensors = {}
     for i, length in enumerate(SEQUENCE_LENGTHS):
-        tokens = [rng.randrange(VOCAB_SIZE) for _ in range(length)]
+        tokens = [draw_token(rng, shape) for _ in range(length)]
         tensors[f"tokens.{i}"] = torch.tensor(tokens, dtype=torch.int32)
         source = None
         if reference.has_encoder:
-            source = [rng.randrange(VOCAB_SIZE) for _ in range(3 + length // 2)]
+            source = [draw_token(rng, shape) for _ in range(3 + length // 2)]
             tensors[f"source.{i}"] = torch.tensor(source, dtype=torch.int32)
         tensors[f"logits.{i}"] = reference.logits(tokens, source)
     return tensors

@@ -169,6 +169,7 @@ struct EmbeddedTokenRow {
   float scale;
   const int* positions;
   const T* position_table;  // or null
+  int token_without_position;
   float* x;
 
   template <int kVectors>
@@ -177,7 +178,7 @@ struct EmbeddedTokenRow {
     const int row = blockIdx.x;
     const T* const token = token_table + int64_t{tokens[row]} * norm.width;
     const T* const position =
-        position_table == nullptr
+        position_table == nullptr || tokens[row] == token_without_position
             ? nullptr
             : position_table + int64_t{positions[row]} * norm.width;
 #pragma unroll
@@ -274,6 +275,7 @@ absl::Status CudaEmbedTokens(const int* tokens, const int* positions,
         embedding.scale,
         positions,
         static_cast<const T*>(embedding.positions.data),
+        embedding.token_without_position,
         x};
     return LaunchNormOf(row, num_tokens, norm, static_cast<T*>(normed), stream);
   });

@@ -41,7 +41,8 @@ absl::Status CudaAddBranch(float* x, const CudaBranch& branch, int num_rows,
 struct CudaEmbedding {
   CudaMatrix tokens;  // [vocab_size, width]
   float scale = 1;
-  CudaMatrix positions = {};  // [num_positions, width]; no data: none
+  CudaMatrix positions = {};        // [num_positions, width]; no data: none
+  int token_without_position = -1;  // a token that gets none; -1: no token
 
   bool is_plain() const { return scale == 1 && positions.data == nullptr; }
 };

@@ -71,7 +71,8 @@ std::optional<EncoderDescription> DescribeEncoder(
   if (!config.encoder) return std::nullopt;
   return EncoderDescription{
       .max_source_tokens = std::min(config.encoder->max_tokens, max_tokens),
-      .decoder_prompt = {config.encoder->decoder_start_token_id}};
+      .decoder_prompt = {config.encoder->decoder_start_token_id},
+      .token_without_position = config.token_without_position};
 }
 
 ModelDescription Describe(const TransformerConfig& config,

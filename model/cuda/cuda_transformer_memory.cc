@@ -112,8 +112,7 @@ absl::StatusOr<CudaSinusoids> MakeCudaSinusoids(const TransformerConfig& config,
                                                 const CudaKvCache& cache) {
   const int num_positions = NumPositions(config, cache);
   const int width = WidthsOf(config).hidden;
-  const std::vector<float> rows =
-      SinusoidalPositions(num_positions, config.hidden_size);
+  const std::vector<float> rows = SinusoidTable(config, num_positions);
   CudaSinusoids sinusoids;
   ASSIGN_OR_RETURN(
       sinusoids.memory,

@@ -199,7 +199,8 @@ absl::Status CudaTransformerPass::Embed(const CudaTransformerStack& stack,
       .scale = embedding_scale_,
       .positions = sinusoids_.table.data == nullptr
                        ? stack[TablePart::kPositions]
-                       : sinusoids_.table};
+                       : sinusoids_.table,
+      .token_without_position = config_.token_without_position.value_or(-1)};
   const CudaNorm first_norm = Norm(stack.layers[0][NormPart::kAttentionNorm]);
   CudaNorm norm = first_norm;
   if (config_.has_embedding_norm || config_.norms_sums) {

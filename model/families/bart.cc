@@ -10,7 +10,7 @@ namespace {
 
 absl::Status ReadBart(const json::object& json, TransformerConfig* config) {
   RETURN_IF_ERROR(ReadNormsOfSums(json, config));
-  RETURN_IF_ERROR(ReadBartFields(json, config));
+  RETURN_IF_ERROR(ReadBartFields(json, {}, config));
   config->positions = PositionKind::kLearned;
   config->position_offset = 2;
   config->has_embedding_norm = true;

@@ -95,7 +95,19 @@ absl::Status ReadNormsOfSums(const json::object& json,
   return absl::OkStatus();
 }
 
+absl::Status ReadNormsBefore(const json::object& json,
+                             TransformerConfig* config) {
+  for (const char* key : {"normalize_before", "add_final_layer_norm"}) {
+    ASSIGN_OR_RETURN(const bool is_set, ReadBool(json, key, true));
+    if (!is_set) return InvalidArgument(key, " false is not supported");
+  }
+  config->names.final_norm = "decoder.layer_norm";
+  config->encoder->names.final_norm = "encoder.layer_norm";
+  return absl::OkStatus();
+}
+
 absl::Status ReadBartFields(const json::object& json,
+                            const BartDefaults& defaults,
                             TransformerConfig* config) {
   RETURN_IF_ERROR(ReadBartSizes(json, config));
   config->names = kDecoderNames;
@@ -108,9 +120,10 @@ absl::Status ReadBartFields(const json::object& json,
   config->has_logits_bias = true;
   ASSIGN_OR_RETURN(
       config->activation,
-      ReadAnyActivation(json, "activation_function", Activation::kGelu));
-  ASSIGN_OR_RETURN(config->scales_embeddings,
-                   ReadBool(json, "scale_embedding", false));
+      ReadAnyActivation(json, "activation_function", defaults.activation));
+  ASSIGN_OR_RETURN(
+      config->scales_embeddings,
+      ReadBool(json, "scale_embedding", defaults.scales_embeddings));
   ASSIGN_OR_RETURN(config->tie_word_embeddings,
                    ReadBool(json, "tie_word_embeddings", true));
   return absl::OkStatus();

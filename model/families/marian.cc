@@ -23,7 +23,7 @@ absl::Status CheckIsShared(const json::object& json, int vocab_size) {
 
 absl::Status ReadMarian(const json::object& json, TransformerConfig* config) {
   RETURN_IF_ERROR(ReadNormsOfSums(json, config));
-  RETURN_IF_ERROR(ReadBartFields(json, config));
+  RETURN_IF_ERROR(ReadBartFields(json, {}, config));
   RETURN_IF_ERROR(CheckIsShared(json, config->vocab_size));
   config->translates_sentences = true;
   config->positions = PositionKind::kSinusoidal;

@@ -8,7 +8,7 @@ namespace espalier {
 namespace {
 
 absl::Status ReadPegasus(const json::object& json, TransformerConfig* config) {
-  RETURN_IF_ERROR(ReadBartFields(json, config));
+  RETURN_IF_ERROR(ReadBartFields(json, {}, config));
   config->names.final_norm = "decoder.layer_norm";
   config->encoder->names.final_norm = "encoder.layer_norm";
   config->positions = PositionKind::kSinusoidal;

@@ -114,8 +114,12 @@ void AllowSequences(std::mt19937& random, const ModelDescription& model,
 Request RandomRequest(std::mt19937& random, const ModelDescription& model) {
   Request request;
   const int num_tokens = AnyInt(random, 1, 20);
-  for (int i = 0; i < num_tokens; ++i) {
-    request.prompt_tokens.push_back(AnyInt(random, 1, model.vocab_size - 1));
+  while (std::ssize(request.prompt_tokens) < num_tokens) {
+    const int token = AnyInt(random, 1, model.vocab_size - 1);
+    if (model.encoder && model.encoder->token_without_position == token) {
+      continue;
+    }
+    request.prompt_tokens.push_back(token);
   }
   GenerationParams& params = request.params;
   params.max_new_tokens = AnyInt(random, 1, 12);

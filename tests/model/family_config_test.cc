@@ -64,7 +64,8 @@ TEST(FamilyConfigTest, WhatNoFamilyHasIsRefused) {
       {"qwen2",
        {{"model_type", "\"qwen2_moe\""}},
        "model_type must be bart, gemma, gemma2, gemma3, gemma3_text, gpt2, "
-       "llama, marian, mistral, mt5, opt, pegasus, phi3, qwen2, qwen3, "
+       "llama, m2m_100, marian, mistral, mt5, opt, pegasus, phi3, qwen2, "
+       "qwen3, "
        "stablelm or t5, got \"qwen2_moe\""},
       {"qwen3",
        {{"model_type", "\"internvl\""},
@@ -291,6 +292,20 @@ TEST(FamilyConfigTest, EncoderDecodersThatAreNotComputedAreRefused) {
       {"bart",
        {{"max_position_embeddings", "1"}},
        "max_position_embeddings must be an integer in [2, "},
+      {"m2m_100",
+       {{"normalize_before", "false"}},
+       "normalize_before false is not supported"},
+      {"m2m_100",
+       {{"add_final_layer_norm", "false"}},
+       "add_final_layer_norm false is not supported"},
+      {"m2m_100",
+       {{"pad_token_id", "64"}},
+       "pad_token_id must be an integer in [0, 63], got 64"},
+      {"m2m_100",
+       {{"d_model", "3"},
+        {"encoder_attention_heads", "3"},
+        {"decoder_attention_heads", "3"}},
+       "d_model must be at least 4, got 3"},
       {"t5",
        {{"feed_forward_proj", "\"gated-relu\""}},
        "feed_forward_proj must be relu, gelu, gelu_new, silu, gated-gelu, "
@@ -341,6 +356,7 @@ TEST(FamilyConfigTest, MissingFieldsOfEncoderDecodersHaveTheirDefaults) {
                          "58100, is not in the vocabulary of 64")));
   for (const auto& [family, eos] : {std::pair("bart", 2),
                                     {"marian", 0},
+                                    {"m2m_100", 2},
                                     {"pegasus", 1},
                                     {"t5", 1},
                                     {"mt5", 1}}) {
@@ -358,6 +374,16 @@ TEST(FamilyConfigTest, MissingFieldsOfEncoderDecodersHaveTheirDefaults) {
   config = *ReadChanged("t5", {{"scale_decoder_outputs", kAbsent},
                                {"tie_word_embeddings", "false"}});
   EXPECT_FALSE(config.scales_head);
+  config = *ReadChanged("m2m_100", {{"activation_function", kAbsent},
+                                    {"decoder_start_token_id", kAbsent},
+                                    {"pad_token_id", kAbsent},
+                                    {"scale_embedding", kAbsent}});
+  EXPECT_EQ(config.activation, Activation::kRelu);
+  EXPECT_EQ(config.encoder->decoder_start_token_id, 2);
+  EXPECT_EQ(config.position_offset, 2);
+  EXPECT_EQ(config.token_without_position, 1);
+  EXPECT_TRUE(config.scales_embeddings);
+  EXPECT_FALSE(config.norms_sums || config.has_logits_bias);
   // mT5 has a gate by default, and no scale whatever its file says.
   config = *ReadChanged("mt5", {{"feed_forward_proj", kAbsent},
                                 {"dense_act_fn", kAbsent},
@@ -415,6 +441,10 @@ TEST(FamilyConfigTest, SizesHaveTheirOtherNames) {
         {"encoder_layers", "num_hidden_layers"},
         {"encoder_attention_heads", "num_attention_heads"}}},
       {"marian",
+       {{"d_model", "hidden_size"},
+        {"encoder_layers", "num_hidden_layers"},
+        {"encoder_attention_heads", "num_attention_heads"}}},
+      {"m2m_100",
        {{"d_model", "hidden_size"},
         {"encoder_layers", "num_hidden_layers"},
         {"encoder_attention_heads", "num_attention_heads"}}},

@@ -25,6 +25,19 @@ TEST(PositionsTest, SinesComeBeforeCosines) {
                   FloatNear(0.9987384f, 1e-6f)));
 }
 
+// Values of transformers' M2M100SinusoidalPositionalEmbedding.get_embedding.
+TEST(PositionsTest, Tensor2TensorsFrequenciesEndAtOneOfTenThousand) {
+  const std::vector<float> table = Tensor2TensorPositions(2, 2, 7);
+  ASSERT_EQ(table.size(), 14u);
+  EXPECT_THAT(table, Pointwise(FloatNear(1e-6f),
+                               {0.9092974f, 0.0199987f, 0.0002f, -0.4161468f,
+                                0.9998f, 1.0f, 0.0f, 0.1411200f, 0.0299955f,
+                                0.0003f, -0.9899925f, 0.9995500f, 1.0f, 0.0f}));
+  EXPECT_THAT(Tensor2TensorPositions(3, 1, 7),
+              Pointwise(FloatNear(0.0f),
+                        std::vector<float>(table.begin() + 7, table.end())));
+}
+
 // Buckets of each distance as transformers' T5Attention has them.
 TEST(PositionsTest, DistancesHaveTheBucketsOfT5) {
   std::vector<float> buckets(8);

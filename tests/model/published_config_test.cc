@@ -317,6 +317,27 @@ TEST(PublishedConfigTest, Pegasus) {
   EXPECT_OK(CheckCudaLimits(config));
 }
 
+TEST(PublishedConfigTest, Nllb200) {
+  const TransformerConfig config = ReadPublished(R"({
+    "activation_dropout": 0.0, "activation_function": "relu",
+    "architectures": ["M2M100ForConditionalGeneration"],
+    "attention_dropout": 0.1, "bos_token_id": 0, "d_model": 1024,
+    "decoder_attention_heads": 16, "decoder_ffn_dim": 4096,
+    "decoder_layerdrop": 0, "decoder_layers": 12, "decoder_start_token_id": 2,
+    "dropout": 0.1, "encoder_attention_heads": 16, "encoder_ffn_dim": 4096,
+    "encoder_layerdrop": 0, "encoder_layers": 12, "eos_token_id": 2,
+    "init_std": 0.02, "is_encoder_decoder": true, "max_length": 200,
+    "max_position_embeddings": 1024, "model_type": "m2m_100",
+    "num_hidden_layers": 12, "pad_token_id": 1, "scale_embedding": true,
+    "tokenizer_class": "NllbTokenizer", "torch_dtype": "float32",
+    "use_cache": true, "vocab_size": 256206})");
+  EXPECT_FALSE(config.norms_sums);
+  EXPECT_EQ(config.sinusoids, SinusoidKind::kTensor2Tensor);
+  EXPECT_EQ(config.position_offset, 2);
+  EXPECT_TRUE(config.scales_embeddings && config.tie_word_embeddings);
+  EXPECT_OK(CheckCudaLimits(config));
+}
+
 TEST(PublishedConfigTest, Mt0) {
   const TransformerConfig config = ReadPublished(R"({
     "architectures": ["MT5ForConditionalGeneration"], "d_ff": 1024,

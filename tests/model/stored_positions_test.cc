@@ -138,6 +138,20 @@ TEST(StoredPositionsTest, RoundedOnesAreAddedAsTheyAreStored) {
   }
 }
 
+// transformers, too, ignores the buffers of old M2M100 checkpoints.
+TEST(StoredPositionsTest, ThoseOfM2m100AreComputedWhateverIsStored) {
+  const std::string from = FamilyPath("m2m_100");
+  ScratchDirectory model;
+  std::filesystem::copy_file(from + "/config.json", model.path("config.json"));
+  model.Write(
+      "model.safetensors",
+      WithOneTensorMore(ReadFile(from + "/model.safetensors", 1 << 20).value(),
+                        "model.encoder.embed_positions.weights", "F32",
+                        {66, kPositionSize},
+                        AsF32(std::vector<float>(66 * kPositionSize, 3.0f))));
+  EXPECT_EQ(LogitsOf(model.path()), LogitsOf(from));
+}
+
 TEST(StoredPositionsTest, OthersAreRefusedByTensorAndPlace) {
   const std::vector<float> table =
       SinusoidalPositions(kNumPositions, kPositionSize);

@@ -279,5 +279,25 @@ TEST(DecoderPromptTest, ItsTextIsWhatItsTokensSpell) {
               StatusIs(kInvalidPrompt, HasSubstr("token -1")));
 }
 
+TEST(DecoderPromptTest, PaddingWithoutAPositionIsRefusedByItsPlace) {
+  ModelDescription model = Translator();
+  model.encoder->token_without_position = 8;
+  EXPECT_THAT(CheckPrompt({}, model),
+              StatusIs(kInvalidPrompt,
+                       HasSubstr("prompt_tokens[1] must not be the model's "
+                                 "padding, which has no position, got 8")));
+  Request request = {{7}, {}};
+  request.params.decoder_prompt_tokens = {kDecoderStart, 9, 8};
+  EXPECT_THAT(ValidateRequest(model, &request),
+              StatusIs(kInvalidPrompt,
+                       HasSubstr("decoder_prompt_tokens[2] must not be the "
+                                 "model's padding")));
+  // A decoder may start with it: transformers gives the next token the position
+  // that it has here.
+  model.encoder->decoder_prompt = {8};
+  request.params.decoder_prompt_tokens = {8, 9};
+  EXPECT_OK(ValidateRequest(model, &request));
+}
+
 }  // namespace
 }  // namespace espalier::testing

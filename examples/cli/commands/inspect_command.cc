@@ -336,7 +336,8 @@ void Inspection::AddDefaults() {
   if (config_.encoder) {
     model.encoder = EncoderDescription{
         .max_source_tokens = config_.encoder->max_tokens,
-        .decoder_prompt = {config_.encoder->decoder_start_token_id}};
+        .decoder_prompt = {config_.encoder->decoder_start_token_id},
+        .token_without_position = config_.token_without_position};
   }
   const absl::Status checked =
       FitDefaults("auto", model, has_tokenizer_, &*defaults);

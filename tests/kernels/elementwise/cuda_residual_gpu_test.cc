@@ -308,6 +308,7 @@ void ExpectEmbeds(int size, float scale, bool has_positions, bool is_layer_norm,
                              .scale = scale};
   if (has_positions) {
     embedding.positions = {position_array.data(), dtype, 7, width};
+    embedding.token_without_position = 8;
   }
   const std::vector<int> tokens = {3, 8, 0, 3}, positions = {6, 0, 5, 1};
   const DeviceBuffer<int> token_buffer = DeviceInts(tokens);
@@ -323,7 +324,9 @@ void ExpectEmbeds(int size, float scale, bool has_positions, bool is_layer_norm,
   for (int t = 0; t < 4; ++t) {
     for (int i = 0; i < width; ++i) {
       double expected = double{rows[tokens[t] * width + i]} * scale;
-      if (has_positions) expected += position_rows[positions[t] * width + i];
+      if (has_positions && tokens[t] != 8) {
+        expected += position_rows[positions[t] * width + i];
+      }
       // One rounding of each: of the product, then of the sum.
       const double most =
           std::abs(double{rows[tokens[t] * width + i]} * scale) +

@@ -9,11 +9,11 @@ namespace espalier {
 namespace {
 
 constexpr const ModelFamily* kFamilies[] = {
-    &kBartFamily,     &kGemmaFamily,   &kGemma2Family, &kGemma3ImagesFamily,
-    &kGemma3Family,   &kGpt2Family,    &kLlamaFamily,  &kM2m100Family,
-    &kMarianFamily,   &kMistralFamily, &kMt5Family,    &kOptFamily,
-    &kPegasusFamily,  &kPhi3Family,    &kQwen2Family,  &kQwen3Family,
-    &kStableLmFamily, &kT5Family};
+    &kBartFamily,   &kGemmaFamily,    &kGemma2Family,  &kGemma3ImagesFamily,
+    &kGemma3Family, &kGpt2Family,     &kLlamaFamily,   &kM2m100Family,
+    &kMarianFamily, &kMbartFamily,    &kMistralFamily, &kMt5Family,
+    &kOptFamily,    &kPegasusFamily,  &kPhi3Family,    &kQwen2Family,
+    &kQwen3Family,  &kStableLmFamily, &kT5Family};
 
 std::string ModelTypes() {
   std::string list;

@@ -36,6 +36,7 @@ extern const ModelFamily kGpt2Family;
 extern const ModelFamily kLlamaFamily;
 extern const ModelFamily kM2m100Family;
 extern const ModelFamily kMarianFamily;
+extern const ModelFamily kMbartFamily;
 extern const ModelFamily kMistralFamily;
 extern const ModelFamily kMt5Family;
 extern const ModelFamily kOptFamily;

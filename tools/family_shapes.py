@@ -498,4 +498,19 @@ SHAPES = [
         dtype="float32",
         padding=0,
     ),
+    Shape("mbart", "mbart", _encoder_decoder(scale_embedding=True), 26),
+    Shape(
+        "mbart_begun",
+        "mbart",
+        _encoder_decoder(
+            encoder_layers=1,
+            encoder_attention_heads=2,
+            decoder_attention_heads=2,
+            activation_function="relu",
+            decoder_start_token_id=None,
+            bos_token_id=7,
+        ),
+        20,
+        dtype="float32",
+    ),
 ]

@@ -112,6 +112,12 @@ def make_model(shape: Shape, seed: int, directory: Path) -> None:
         path.write_text(json.dumps(config_text, indent=1, sort_keys=True) + "\n")
 
 
+def decoder_start(config: dict[str, Any]) -> int:
+    """Its token, as `generate` finds it."""
+    start = config["decoder_start_token_id"]
+    return config["bos_token_id"] if start is None else start
+
+
 class Noise(LogitsProcessor):
     def __init__(self, seed: int):
         self.generator = torch.Generator().manual_seed(seed)
@@ -148,7 +154,7 @@ class Reference:
         if not self.has_encoder:
             return len(prompt)
         # A decoder with an encoder begins with decoder_start_token_id.
-        start = self.model.config.decoder_start_token_id
+        start = decoder_start(self.model.config.to_dict())
         given = params.get("decoder_input_ids", [])
         return len(given) + (given[:1] != [start])
 
@@ -232,7 +238,7 @@ def draw_decoder_prompt(rng: random.Random, shape: Shape) -> tuple[list[int], Ro
     params.pop("forced_bos_token_id", None)
     given = [rng.randrange(10, VOCAB_SIZE) for _ in range(rng.randint(1, 12))]
     if rng.random() < 0.4:
-        given.insert(0, shape.config["decoder_start_token_id"])
+        given.insert(0, decoder_start(shape.config))
     return prompt, params | {"decoder_input_ids": given}
 
 

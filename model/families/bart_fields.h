@@ -1,5 +1,5 @@
-// Config fields that BART, Marian, PEGASUS and M2M100 share: an encoder and a
-// decoder of one width, LayerNorm, biases everywhere, a feed-forward part
+// Config fields that BART, Marian, PEGASUS, M2M100 and mBART share: an encoder
+// and a decoder of one width, LayerNorm, biases everywhere, a feed-forward part
 // without a gate, one embedding for both and for the head.
 #pragma once
 

@@ -64,7 +64,8 @@ TEST(FamilyConfigTest, WhatNoFamilyHasIsRefused) {
       {"qwen2",
        {{"model_type", "\"qwen2_moe\""}},
        "model_type must be bart, gemma, gemma2, gemma3, gemma3_text, gpt2, "
-       "llama, m2m_100, marian, mistral, mt5, opt, pegasus, phi3, qwen2, "
+       "llama, m2m_100, marian, mbart, mistral, mt5, opt, pegasus, phi3, "
+       "qwen2, "
        "qwen3, "
        "stablelm or t5, got \"qwen2_moe\""},
       {"qwen3",
@@ -298,6 +299,15 @@ TEST(FamilyConfigTest, EncoderDecodersThatAreNotComputedAreRefused) {
       {"m2m_100",
        {{"add_final_layer_norm", "false"}},
        "add_final_layer_norm false is not supported"},
+      {"mbart",
+       {{"normalize_before", "false"}},
+       "normalize_before false is not supported"},
+      {"mbart",
+       {{"normalize_embedding", "false"}},
+       "normalize_embedding false is not supported"},
+      {"mbart",
+       {{"bos_token_id", "64"}},
+       "bos_token_id must be an integer in [0, 63], got 64"},
       {"m2m_100",
        {{"pad_token_id", "64"}},
        "pad_token_id must be an integer in [0, 63], got 64"},
@@ -357,6 +367,7 @@ TEST(FamilyConfigTest, MissingFieldsOfEncoderDecodersHaveTheirDefaults) {
   for (const auto& [family, eos] : {std::pair("bart", 2),
                                     {"marian", 0},
                                     {"m2m_100", 2},
+                                    {"mbart", 2},
                                     {"pegasus", 1},
                                     {"t5", 1},
                                     {"mt5", 1}}) {
@@ -384,6 +395,14 @@ TEST(FamilyConfigTest, MissingFieldsOfEncoderDecodersHaveTheirDefaults) {
   EXPECT_EQ(config.token_without_position, 1);
   EXPECT_TRUE(config.scales_embeddings);
   EXPECT_FALSE(config.norms_sums || config.has_logits_bias);
+  config = *ReadChanged("mbart", {{"activation_function", kAbsent},
+                                  {"bos_token_id", kAbsent},
+                                  {"decoder_start_token_id", kAbsent},
+                                  {"scale_embedding", kAbsent}});
+  EXPECT_EQ(config.activation, Activation::kGelu);
+  EXPECT_EQ(config.encoder->decoder_start_token_id, 0);
+  EXPECT_FALSE(config.scales_embeddings || config.norms_sums);
+  EXPECT_TRUE(config.has_embedding_norm);
   // mT5 has a gate by default, and no scale whatever its file says.
   config = *ReadChanged("mt5", {{"feed_forward_proj", kAbsent},
                                 {"dense_act_fn", kAbsent},
@@ -445,6 +464,10 @@ TEST(FamilyConfigTest, SizesHaveTheirOtherNames) {
         {"encoder_layers", "num_hidden_layers"},
         {"encoder_attention_heads", "num_attention_heads"}}},
       {"m2m_100",
+       {{"d_model", "hidden_size"},
+        {"encoder_layers", "num_hidden_layers"},
+        {"encoder_attention_heads", "num_attention_heads"}}},
+      {"mbart",
        {{"d_model", "hidden_size"},
         {"encoder_layers", "num_hidden_layers"},
         {"encoder_attention_heads", "num_attention_heads"}}},

@@ -171,9 +171,8 @@ TEST(MalformedConfigTest, EveryFieldOutOfRangeIsNamed) {
       {"generation_config.json: not JSON",
        Replace("generation_config.json", "nope")},
       {"model_type must be bart, gemma, gemma2, gemma3, gemma3_text, gpt2, "
-       "llama, m2m_100, marian, mistral, mt5, opt, pegasus, phi3, qwen2, "
-       "qwen3, "
-       "stablelm or t5, got \"mamba\"",
+       "llama, m2m_100, marian, mbart, mistral, mt5, opt, pegasus, phi3, "
+       "qwen2, qwen3, stablelm or t5, got \"mamba\"",
        SetConfig("model_type", "\"mamba\"")},
       {"phi3, qwen2, qwen3, stablelm or t5, got nothing",
        SetConfig("model_type", "")},

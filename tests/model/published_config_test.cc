@@ -338,6 +338,31 @@ TEST(PublishedConfigTest, Nllb200) {
   EXPECT_OK(CheckCudaLimits(config));
 }
 
+TEST(PublishedConfigTest, Mbart50) {
+  const TransformerConfig config = ReadPublished(R"({
+    "_num_labels": 3, "activation_dropout": 0.0,
+    "activation_function": "relu", "add_bias_logits": false,
+    "add_final_layer_norm": true,
+    "architectures": ["MBartForConditionalGeneration"],
+    "attention_dropout": 0.0, "bos_token_id": 0, "classif_dropout": 0.0,
+    "classifier_dropout": 0.0, "d_model": 1024, "decoder_attention_heads": 16,
+    "decoder_ffn_dim": 4096, "decoder_layerdrop": 0.0, "decoder_layers": 12,
+    "decoder_start_token_id": 2, "dropout": 0.1, "early_stopping": true,
+    "encoder_attention_heads": 16, "encoder_ffn_dim": 4096,
+    "encoder_layerdrop": 0.0, "encoder_layers": 12, "eos_token_id": 2,
+    "forced_eos_token_id": 2, "init_std": 0.02, "is_encoder_decoder": true,
+    "max_length": 200, "max_position_embeddings": 1024,
+    "model_type": "mbart", "normalize_before": true,
+    "normalize_embedding": true, "num_beams": 5, "num_hidden_layers": 12,
+    "output_past": true, "pad_token_id": 1, "scale_embedding": true,
+    "static_position_embeddings": false, "tokenizer_class": "MBart50Tokenizer",
+    "use_cache": true, "vocab_size": 250054})");
+  EXPECT_FALSE(config.norms_sums);
+  EXPECT_TRUE(config.has_embedding_norm && config.scales_embeddings);
+  EXPECT_EQ(config.position_offset, 2);
+  EXPECT_OK(CheckCudaLimits(config));
+}
+
 TEST(PublishedConfigTest, Mt0) {
   const TransformerConfig config = ReadPublished(R"({
     "architectures": ["MT5ForConditionalGeneration"], "d_ff": 1024,

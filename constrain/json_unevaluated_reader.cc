@@ -86,8 +86,10 @@ absl::Status JsonUnevaluatedReader::AddInner(Id id, const json::object& schema,
         RETURN_IF_ERROR(
             add("else", *otherwise, pool.And({condition, Not(holds)})));
       }
-    } else if (keyword == "dependentSchemas" && value.is_object()) {
+    } else if (IsAmong(keyword, {"dependentSchemas", "dependencies"}) &&
+               value.is_object()) {
       for (const auto& [name, subschema] : value.get_object()) {
+        if (subschema.is_array()) continue;  // names that are required
         const Formula has = assertions_.Add(
             {.kind = AssertionKind::kHas, .index = assertions_.AddKey(name)});
         RETURN_IF_ERROR(

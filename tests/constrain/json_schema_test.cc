@@ -414,6 +414,12 @@ TEST(JsonSchemaTest, TheDraftIsThatOfTheSchema) {
                                    {"[]", true}}) {
     EXPECT_EQ(Accepts(dependencies, text), is_valid) << text;
   }
+  // Its subschemas evaluate members, as those of "dependentSchemas" do.
+  const std::string evaluated = R"({"properties": {"a": {}},
+      "dependencies": {"a": {"properties": {"b": {}}}, "b": ["a"]},
+      "unevaluatedProperties": false})";
+  EXPECT_TRUE(Accepts(evaluated, R"({"a":1,"b":1})"));
+  EXPECT_FALSE(Accepts(evaluated, R"({"a":1,"c":1})"));
   EXPECT_TRUE(
       Accepts(R"({"items": {"type": "null"}, "additionalItems": false})",
               "[null,null]"));

@@ -43,7 +43,8 @@ States AfterArray(const Automaton& automaton, States states,
   return After(automaton, states, "]");
 }
 
-// More members are put in an order by looking one member ahead.
+// More members are taken as written, or else put in an order by looking one
+// member ahead.
 constexpr size_t kMaxPermutedMembers = 8;
 
 template <typename Automaton>
@@ -91,13 +92,28 @@ States AfterManyMembers(const Automaton& automaton, States states,
   return states;
 }
 
+template <typename Automaton>
+States AfterMembersAsWritten(const Automaton& automaton, States states,
+                             const json::object& object) {
+  bool is_first = true;
+  for (const auto& member : object) {
+    states = AfterMember(automaton, states, is_first, member);
+    is_first = false;
+  }
+  return states;
+}
+
 // Goes through the sets of members that may come first.
 template <typename Automaton>
 States AfterObject(const Automaton& automaton, const States& states,
                    const json::object& object) {
   const States begin = After(automaton, states, "{");
   if (object.size() > kMaxPermutedMembers) {
-    return After(automaton, AfterManyMembers(automaton, begin, object), "}");
+    States end =
+        After(automaton, AfterMembersAsWritten(automaton, begin, object), "}");
+    end.merge(
+        After(automaton, AfterManyMembers(automaton, begin, object), "}"));
+    return end;
   }
   std::vector<States> after(size_t{1} << object.size());
   after[0] = begin;

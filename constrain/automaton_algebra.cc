@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <string_view>
-#include <unordered_set>
 #include <utility>
 
 #include "base/hash.h"
@@ -45,8 +44,7 @@ class StateCombinations {
  public:
   using State = ByteAutomaton::State;
 
-  explicit StateCombinations(size_t size)
-      : size_(size), numbers_(16, Hash{this}, IsSame{this}) {}
+  explicit StateCombinations(size_t size) : size_(size), slots_(16) {}
 
   int32_t num() const { return static_cast<int32_t>(all_.size() / size_); }
   std::span<const State> Of(int32_t number) const {
@@ -54,32 +52,41 @@ class StateCombinations {
   }
   // Returns the number of a combination, perhaps a new one.
   int32_t NumberOf(std::span<const State> states) {
-    const int32_t next = num();
+    if (2 * static_cast<size_t>(num()) >= slots_.size()) Grow();
+    const auto hash = static_cast<uint32_t>(HashOf(std::string_view(
+        reinterpret_cast<const char*>(states.data()), states.size_bytes())));
+    size_t slot = hash & (slots_.size() - 1);
+    for (; slots_[slot].number >= 0; slot = (slot + 1) & (slots_.size() - 1)) {
+      if (slots_[slot].hash == hash &&
+          std::ranges::equal(Of(slots_[slot].number), states)) {
+        return slots_[slot].number;
+      }
+    }
+    slots_[slot] = {hash, num()};
     all_.insert(all_.end(), states.begin(), states.end());
-    const auto [entry, is_new] = numbers_.insert(next);
-    if (!is_new) all_.resize(all_.size() - size_);
-    return *entry;
+    return slots_[slot].number;
   }
 
  private:
-  struct Hash {
-    const StateCombinations* combinations;
-    size_t operator()(int32_t number) const {
-      const auto states = combinations->Of(number);
-      return HashOf(std::string_view(
-          reinterpret_cast<const char*>(states.data()), states.size_bytes()));
-    }
+  struct Slot {
+    uint32_t hash = 0;
+    int32_t number = -1;  // negative: the slot is free
   };
-  struct IsSame {
-    const StateCombinations* combinations;
-    bool operator()(int32_t a, int32_t b) const {
-      return std::ranges::equal(combinations->Of(a), combinations->Of(b));
+
+  void Grow() {
+    std::vector<Slot> grown(2 * slots_.size());
+    for (const Slot& slot : slots_) {
+      if (slot.number < 0) continue;
+      size_t next = slot.hash & (grown.size() - 1);
+      while (grown[next].number >= 0) next = (next + 1) & (grown.size() - 1);
+      grown[next] = slot;
     }
-  };
+    slots_ = std::move(grown);
+  }
 
   size_t size_;
   std::vector<State> all_;
-  std::unordered_set<int32_t, Hash, IsSame> numbers_;
+  std::vector<Slot> slots_;  // a power of two of them, at most half in use
 };
 
 // Explores the product of automata.
@@ -166,7 +173,7 @@ class AutomataProduct {
 
   const std::vector<const ByteAutomaton*> automata_;  // the universe first
   static constexpr int64_t kNumTruths = 3;
-  static constexpr int64_t kMaxDecisions = 729;
+  static constexpr int64_t kMaxDecisions = 59'049;
 
   const Decide decide_;
   std::vector<std::optional<Truth>> decisions_;  // by truths_; or none

@@ -8,6 +8,7 @@
 #include "base/hash.h"
 #include "constrain/automaton_builder.h"
 #include "constrain/dfa_edges.h"
+#include "constrain/number_table.h"
 
 namespace espalier {
 namespace {
@@ -44,7 +45,7 @@ class StateCombinations {
  public:
   using State = ByteAutomaton::State;
 
-  explicit StateCombinations(size_t size) : size_(size), slots_(16) {}
+  explicit StateCombinations(size_t size) : size_(size) {}
 
   int32_t num() const { return static_cast<int32_t>(all_.size() / size_); }
   std::span<const State> Of(int32_t number) const {
@@ -52,41 +53,19 @@ class StateCombinations {
   }
   // Returns the number of a combination, perhaps a new one.
   int32_t NumberOf(std::span<const State> states) {
-    if (2 * static_cast<size_t>(num()) >= slots_.size()) Grow();
-    const auto hash = static_cast<uint32_t>(HashOf(std::string_view(
-        reinterpret_cast<const char*>(states.data()), states.size_bytes())));
-    size_t slot = hash & (slots_.size() - 1);
-    for (; slots_[slot].number >= 0; slot = (slot + 1) & (slots_.size() - 1)) {
-      if (slots_[slot].hash == hash &&
-          std::ranges::equal(Of(slots_[slot].number), states)) {
-        return slots_[slot].number;
-      }
-    }
-    slots_[slot] = {hash, num()};
-    all_.insert(all_.end(), states.begin(), states.end());
-    return slots_[slot].number;
+    const uint64_t hash = HashOf(std::string_view(
+        reinterpret_cast<const char*>(states.data()), states.size_bytes()));
+    const int32_t number = numbers_.FindOrAdd(hash, num(), [&](int32_t other) {
+      return std::ranges::equal(Of(other), states);
+    });
+    if (number == num()) all_.insert(all_.end(), states.begin(), states.end());
+    return number;
   }
 
  private:
-  struct Slot {
-    uint32_t hash = 0;
-    int32_t number = -1;  // negative: the slot is free
-  };
-
-  void Grow() {
-    std::vector<Slot> grown(2 * slots_.size());
-    for (const Slot& slot : slots_) {
-      if (slot.number < 0) continue;
-      size_t next = slot.hash & (grown.size() - 1);
-      while (grown[next].number >= 0) next = (next + 1) & (grown.size() - 1);
-      grown[next] = slot;
-    }
-    slots_ = std::move(grown);
-  }
-
   size_t size_;
   std::vector<State> all_;
-  std::vector<Slot> slots_;  // a power of two of them, at most half in use
+  NumberTable numbers_;
 };
 
 // Explores the product of automata.

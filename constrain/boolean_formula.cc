@@ -17,13 +17,7 @@ constexpr int64_t kStepsOfNode = 40;
 
 }  // namespace
 
-size_t FormulaPool::Hash::operator()(std::span<const Formula> parts) const {
-  return HashOf(std::string_view(reinterpret_cast<const char*>(parts.data()),
-                                 parts.size_bytes()));
-}
-
-FormulaPool::FormulaPool(CompileBudget* budget)
-    : budget_(budget), conjunctions_(16, Hash{&nodes_}, HasParts{&nodes_}) {
+FormulaPool::FormulaPool(CompileBudget* budget) : budget_(budget) {
   nodes_.emplace_back();  // the empty conjunction: true
 }
 
@@ -102,12 +96,15 @@ Formula FormulaPool::And(std::vector<Formula> parts) {
   if (!status_.ok()) return kFalse;
   if (all.empty()) return kTrue;
   if (all.size() == 1) return all.front();
-  const auto found = conjunctions_.find(std::span<const Formula>(all));
-  if (found != conjunctions_.end()) return 2 * *found;
+  const uint64_t hash = HashOf(std::string_view(
+      reinterpret_cast<const char*>(all.data()), all.size() * sizeof(Formula)));
+  const auto next = static_cast<int32_t>(nodes_.size());
+  const int32_t node = conjunctions_.FindOrAdd(
+      hash, next, [&](int32_t other) { return nodes_[other].parts == all; });
+  if (node < next) return 2 * node;
+  // Without the steps it is never looked up.
   if (!Take(kStepsOfNode + static_cast<int64_t>(all.size()))) return kFalse;
-  const Formula formula = AddNode({.parts = std::move(all)});
-  conjunctions_.insert(NodeOf(formula));
-  return formula;
+  return AddNode({.parts = std::move(all)});
 }
 
 Formula FormulaPool::Or(std::vector<Formula> parts) {

@@ -11,19 +11,18 @@
 // Thread safety: none; one compilation's own.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <map>
 #include <span>
-#include <unordered_set>
 #include <utility>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "constrain/compile_budget.h"
+#include "constrain/number_table.h"
 
 namespace espalier {
 
@@ -89,24 +88,7 @@ class FormulaPool {
   absl::Status status_;
   std::vector<Node> nodes_;
   std::map<int32_t, Formula> variables_;
-  // Nodes by their parts.
-  struct Hash {
-    using is_transparent = void;
-    const std::vector<Node>* nodes;
-    size_t operator()(std::span<const Formula> parts) const;
-    size_t operator()(int32_t node) const {
-      return (*this)(std::span((*nodes)[node].parts));
-    }
-  };
-  struct HasParts {
-    using is_transparent = void;
-    const std::vector<Node>* nodes;
-    bool operator()(int32_t a, int32_t b) const { return a == b; }
-    bool operator()(std::span<const Formula> parts, int32_t node) const {
-      return std::ranges::equal(parts, (*nodes)[node].parts);
-    }
-  };
-  std::unordered_set<int32_t, Hash, HasParts> conjunctions_;
+  NumberTable conjunctions_;  // nodes by their parts
   // By node, results of Substitute that are valid with its stamp. The first are
   // those of an outermost call, and the next those of a call within it.
   std::deque<std::vector<std::pair<int64_t, Formula>>> substitutes_;

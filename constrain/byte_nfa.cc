@@ -11,6 +11,7 @@
 #include "base/hash.h"
 #include "base/status.h"
 #include "constrain/automaton_builder.h"
+#include "constrain/number_table.h"
 
 namespace espalier {
 
@@ -170,9 +171,18 @@ class SubsetConstruction {
     // A set is told from an equal one that accepts by a number beyond states.
     if (accepts) states_.push_back(nfa_.num_states_);
     RETURN_IF_ERROR(nfa_.budget_->Take(static_cast<int64_t>(states_.size())));
-    int32_t& number = states_.size() == 1 && !accepts ? set_of_[states_[0]]
-                                                      : *NumberOf(states_);
-    if (number < 0) RETURN_IF_ERROR(AppendSet(accepts, &number));
+    if (states_.size() == 1 && !accepts) {
+      int32_t& number = set_of_[states_[0]];
+      if (number < 0) RETURN_IF_ERROR(AppendSet(accepts, &number));
+      return number;
+    }
+    const uint64_t hash =
+        HashOf(std::string_view(reinterpret_cast<const char*>(states_.data()),
+                                states_.size() * sizeof(State)));
+    int32_t number = numbers_.FindOrAdd(hash, num_sets(), [&](int32_t other) {
+      return std::ranges::equal(SetOf(other), states_);
+    });
+    if (number == num_sets()) RETURN_IF_ERROR(AppendSet(accepts, &number));
     return number;
   }
 
@@ -208,35 +218,6 @@ class SubsetConstruction {
     RETURN_IF_ERROR(nfa_.budget_->CheckStates(*number / 4));
     // Memory of a set counts more than a step.
     return nfa_.budget_->Take(8 + 3 * static_cast<int64_t>(states_.size()));
-  }
-
-  // Returns the number of a set, negative if there is none.
-  int32_t* NumberOf(const Set& states) {
-    if (num_numbers_ * 2 >= std::ssize(numbers_)) GrowNumbers();
-    int32_t* const number = SlotOf(states);
-    if (*number < 0) ++num_numbers_;
-    return number;
-  }
-
-  int32_t* SlotOf(std::span<const State> states) {
-    const size_t mask = numbers_.size() - 1;
-    size_t slot =
-        HashOf(std::string_view(reinterpret_cast<const char*>(states.data()),
-                                states.size_bytes())) &
-        mask;
-    while (numbers_[slot] >= 0 &&
-           !std::ranges::equal(SetOf(numbers_[slot]), states)) {
-      slot = (slot + 1) & mask;
-    }
-    return &numbers_[slot];
-  }
-
-  void GrowNumbers() {
-    const std::vector<int32_t> old = std::move(numbers_);
-    numbers_.assign(std::max<size_t>(2 * old.size(), 16), -1);
-    for (const int32_t number : old) {
-      if (number >= 0) *SlotOf(SetOf(number)) = number;
-    }
   }
 
   absl::Status AddEdgesOf(int32_t number) {
@@ -310,9 +291,7 @@ class SubsetConstruction {
   std::vector<int32_t> set_after_;
   // [num_states]  The set of a state alone, or -1.
   std::vector<int32_t> set_of_;
-  // Numbers of other sets by hash, or -1.
-  std::vector<int32_t> numbers_;
-  int64_t num_numbers_ = 0;
+  NumberTable numbers_;       // of other sets
   Set states_;                // work of AddSet
   Set after_end_;             // work of Close
   std::vector<Set> targets_;  // [num_classes]  work of AddEdgesOf, else empty

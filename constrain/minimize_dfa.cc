@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstddef>
 #include <utility>
+
+#include "constrain/number_table.h"
 
 namespace espalier {
 namespace {
@@ -72,19 +73,15 @@ class StatePartition {
 
   // Makes states with one signature one block.
   void GroupBySignature() {
-    std::vector<int32_t> table(std::bit_ceil(2 * order_.size()), -1);
-    const size_t mask = table.size() - 1;
+    NumberTable numbers;
     for (const int32_t state : order_) {
-      size_t slot = HashOf(signatures_[state], key_) & mask;
-      while (table[slot] >= 0 &&
-             signatures_[blocks_.members[table[slot]]] != signatures_[state]) {
-        slot = (slot + 1) & mask;
-      }
-      if (table[slot] < 0) {
-        table[slot] = static_cast<int32_t>(blocks_.members.size());
-        blocks_.members.push_back(state);
-      }
-      blocks_.of[state] = table[slot];
+      const uint64_t signature = signatures_[state];
+      const auto next = static_cast<int32_t>(blocks_.members.size());
+      blocks_.of[state] =
+          numbers.FindOrAdd(HashOf(signature, key_), next, [&](int32_t block) {
+            return signatures_[blocks_.members[block]] == signature;
+          });
+      if (blocks_.of[state] == next) blocks_.members.push_back(state);
     }
   }
 

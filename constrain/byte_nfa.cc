@@ -291,7 +291,7 @@ class SubsetConstruction {
   std::vector<int32_t> set_after_;
   // [num_states]  The set of a state alone, or -1.
   std::vector<int32_t> set_of_;
-  NumberTable numbers_;       // of other sets
+  NumberTable numbers_;       // other sets
   Set states_;                // work of AddSet
   Set after_end_;             // work of Close
   std::vector<Set> targets_;  // [num_classes]  work of AddEdgesOf, else empty

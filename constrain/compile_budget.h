@@ -16,7 +16,7 @@ struct CompileLimits {
   int64_t max_states = 262'144;
   int64_t max_table_bytes = int64_t{64} << 20;
   // Bounds time and memory together: each operation takes steps in proportion
-  // to both. All of them are 0.2 to 1.3 s of a core, and at most 200 MB.
+  // to both. All of them are 0.1 to 0.5 s of a core, and at most 200 MB.
   int64_t max_steps = 50'000'000;
 };
 

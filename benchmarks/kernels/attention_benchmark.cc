@@ -8,6 +8,7 @@
 // values of each sequence once.
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <random>
 #include <vector>
@@ -18,6 +19,7 @@ namespace espalier {
 namespace {
 
 constexpr int kPageSize = 16;
+constexpr int kRowTokens = 8;
 
 struct Case {
   int num_heads = 0;
@@ -53,11 +55,14 @@ void Run(benchmark::State& state, const Case& c) {
   }
   std::vector<PagedRow> rows;
   for (int r = 0; r < c.num_rows; ++r) {
-    rows.push_back({.first_token = r * c.num_tokens,
-                    .num_tokens = c.num_tokens,
-                    .first_position = c.num_positions - c.num_tokens,
-                    .pages = pages[c.one_source ? 0 : r],
-                    .num_keys = c.sees_all ? c.num_positions : 0});
+    // A forward pass divides rows, too.
+    for (int i = 0; i < c.num_tokens; i += kRowTokens) {
+      rows.push_back({.first_token = r * c.num_tokens + i,
+                      .num_tokens = std::min(kRowTokens, c.num_tokens - i),
+                      .first_position = c.num_positions - c.num_tokens + i,
+                      .pages = pages[c.one_source ? 0 : r],
+                      .num_keys = c.sees_all ? c.num_positions : 0});
+    }
   }
   const size_t q_size = size_t(c.num_heads) * c.head_dim;
   const std::vector<float> q = RandomFloats(q_size * c.num_rows * c.num_tokens);

@@ -4,8 +4,8 @@
 // function serves rows of one token (decode) and of many (a chunk of a prompt).
 //
 // The result of a query depends on its positions only, taken in ascending
-// order, whatever it is computed with: the same bits at any page size, chunking
-// or batch.
+// order, not on the other queries of the call: the same bits at any page size,
+// chunking or batch.
 #pragma once
 
 #include <span>

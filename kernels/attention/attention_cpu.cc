@@ -45,13 +45,16 @@ int64_t NumPositions(std::span<const QueryToken> tokens,
   return sum;
 }
 
-// True if `b` sees keys that `a` sees, both from the first on: tokens of a row,
-// or of rows that read one source.
+// True if `b` sees keys in the pages of `a`, both from the first on: tokens of
+// one sequence, or that read one source.
 bool ShareKeys(const QueryToken& a, const QueryToken& b,
                const AttentionOptions& options) {
   if (options.FirstSeen(b.position) > 0) return false;
-  return a.row == b.row || (a.row->num_keys > 0 && b.row->num_keys > 0 &&
-                            std::ranges::equal(a.row->pages, b.row->pages));
+  const std::span<const PageId> of_a = a.row->pages, of_b = b.row->pages;
+  // Beams have their first pages in common, and not the last one.
+  return of_a.size() == of_b.size() &&
+         (of_a.data() == of_b.data() ||
+          (of_a.back() == of_b.back() && std::ranges::equal(of_a, of_b)));
 }
 
 // Divides tokens into runs of at most `max_tokens` that share keys. Returns the

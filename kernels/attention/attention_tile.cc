@@ -359,7 +359,7 @@ class TileAttender {
   float rescale_[kMaxTileQueries];
   float maxima_[kMaxTileQueries];
   float sums_[kMaxTileQueries];
-  // Then weights.
+  // Scores, then their weights.
   HWY_ALIGN float scores_[kMaxTileQueries][kBlock];
 };
 

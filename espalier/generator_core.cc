@@ -269,10 +269,21 @@ EngineRequest GeneratorCore::WithFinish(Request request,
                                 std::move(origin), advice()}};
 }
 
+absl::StatusOr<std::optional<TokenId>> GeneratorCore::FirstOutputOf(
+    const Prompt& prompt) const {
+  if (prompt.kind_ != Prompt::Kind::kText) return std::nullopt;
+  ASSIGN_OR_RETURN(const PromptTemplate* const prompt_template,
+                   FindTemplate(prompt.template_name_));
+  return prompt_template->first_output;
+}
+
 absl::StatusOr<EngineRequest> GeneratorCore::Prepare(
     GenerationRequest from) const {
   const bool is_chat = from.prompt.kind_ == Prompt::Kind::kChat;
   Request request;
+  ASSIGN_OR_RETURN(const std::optional<TokenId> first_output,
+                   FirstOutputOf(from.prompt));
+  ForceFirstOutput(first_output, &from.params);
   ASSIGN_OR_RETURN(
       request.prompt_tokens,
       MakePrompt(std::move(from.prompt), description().max_prompt_tokens()));
@@ -327,6 +338,9 @@ absl::StatusOr<EngineRequest> GeneratorCore::Prepare(ScoreRequest from) const {
                         Got("true"));
   }
   ASSIGN_OR_RETURN(const ContinuationContext context, ContextOf(from));
+  ASSIGN_OR_RETURN(const std::optional<TokenId> first_output,
+                   FirstOutputOf(from.prompt));
+  const bool is_forced = ForceFirstOutput(first_output, &from.params);
   Request request;
   ASSIGN_OR_RETURN(
       request.prompt_tokens,
@@ -342,13 +356,19 @@ absl::StatusOr<EngineRequest> GeneratorCore::Prepare(ScoreRequest from) const {
       tokens.push_back(eos[0]);
     }
   }
-  const std::optional<TokenId> forced =
-      ForcedBosByDefault(defaults(), description(),
-                         std::ssize(request.prompt_tokens), request.params);
-  if (!forced || request.params.forced_bos_token_id) {
-    return WithFinish(std::move(request), std::move(taken));
+  std::optional<TokenId> forced;
+  if (is_forced && request.params.forced_bos_token_id) {
+    forced = first_output;
+    request.params.forced_bos_token_id.reset();
+  } else {
+    forced =
+        ForcedBosByDefault(defaults(), description(),
+                           std::ssize(request.prompt_tokens), request.params);
+    if (!forced || request.params.forced_bos_token_id) {
+      return WithFinish(std::move(request), std::move(taken));
+    }
+    taken.emplace_back("forced_bos_token_id", std::to_string(*forced));
   }
-  taken.emplace_back("forced_bos_token_id", std::to_string(*forced));
   ASSIGN_OR_RETURN(std::vector<size_t> with_forced_bos,
                    TakeForcedBos(*forced, &request));
   EngineRequest made = WithFinish(std::move(request), std::move(taken));

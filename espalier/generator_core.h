@@ -160,6 +160,10 @@ class GeneratorCore : public std::enable_shared_from_this<GeneratorCore> {
  private:
   // Throws where there is no thread, descriptor or memory to be had.
   absl::Status Start();
+  // Returns the token that the prompt's template forces to come first.
+  // Errors: as FindTemplate.
+  absl::StatusOr<std::optional<TokenId>> FirstOutputOf(
+      const Prompt& prompt) const;
   absl::StatusOr<ContinuationContext> ContextOf(
       const ScoreRequest& request) const;
   // Moves a token that the model's defaults force to come first

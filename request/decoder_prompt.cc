@@ -190,4 +190,13 @@ absl::StatusOr<std::string> DecoderPromptText(const Tokenizer& tokenizer,
   return tokenizer.Decode(std::vector<TokenId>(tokens.begin(), tokens.end()));
 }
 
+bool ForceFirstOutput(std::optional<TokenId> token, GenerationParams* params) {
+  if (!token || params->forced_bos_token_id ||
+      !params->decoder_prompt_tokens.empty()) {
+    return false;
+  }
+  params->forced_bos_token_id = *token;
+  return true;
+}
+
 }  // namespace espalier

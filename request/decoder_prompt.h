@@ -82,4 +82,8 @@ int64_t NumContextTokens(const ModelDescription& model,
 absl::StatusOr<std::string> DecoderPromptText(const Tokenizer& tokenizer,
                                               std::span<const int64_t> tokens);
 
+// Forces the first token of the output, unless the request itself says how it
+// begins. Returns true if it does so.
+bool ForceFirstOutput(std::optional<TokenId> token, GenerationParams* params);
+
 }  // namespace espalier

@@ -27,6 +27,17 @@ int64_t LongestPrompt(const ModelDescription& model, const openai::Call& call) {
   return std::max<int64_t>(model.max_context - num_new - num_decoder, 1);
 }
 
+// Forces the language that the call's template translates into.
+void ForceLanguage(const Generator& generator, openai::Call* call) {
+  if (call->template_name.empty()) return;
+  const auto chosen = generator.prompt_template(call->template_name);
+  // Another error is that of the prompt.
+  if (!chosen.ok()) return;
+  if (ForceFirstOutput((*chosen)->first_output, &call->params)) {
+    call->given.push_back({"forced_bos_token_id", "template"});
+  }
+}
+
 }  // namespace
 
 PromptTokensOptions PromptTokensOptionsOf(const openai::Call& call) {
@@ -143,6 +154,7 @@ absl::StatusOr<std::vector<TokenId>> TruncatePrompt(
 
 absl::StatusOr<NamedValues> MakeDecoderPrompt(const Generator& generator,
                                               openai::Call* call) {
+  ForceLanguage(generator, call);
   if (call->params.decoder_prompt.empty()) return NamedValues();
   ASSIGN_OR_RETURN(
       NamedValues taken,

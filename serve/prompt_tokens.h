@@ -78,7 +78,8 @@ absl::StatusOr<std::vector<TokenId>> TruncatePrompt(
     const openai::Call& call, const ModelDescription& model,
     FramedTokens prompt);
 
-// Makes decoder_prompt_tokens of the call's decoder_prompt, if it has one.
+// Makes decoder_prompt_tokens of the call's decoder_prompt, if it has one, and
+// forces the language of its template.
 // Returns the model's defaults that it takes (ResolveDecoderPrompt).
 // Errors: as ResolveDecoderPrompt.
 absl::StatusOr<NamedValues> MakeDecoderPrompt(const Generator& generator,

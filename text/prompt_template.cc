@@ -83,7 +83,7 @@ absl::StatusOr<PromptTemplates> PromptTemplates::Load(
   const absl::StatusOr<std::string> text =
       ReadFile(path, kMaxTemplateFileBytes);
   if (absl::IsNotFound(text.status())) {
-    return PromptTemplates({TextAlone(tokenizer)}, 0);
+    return PromptTemplates({TextAlone(tokenizer)}, 0, tokenizer.languages());
   }
   if (!text.ok()) return text.status();
   absl::StatusOr<PromptTemplates> templates = Parse(*text, tokenizer);
@@ -95,7 +95,8 @@ absl::StatusOr<PromptTemplates> PromptTemplates::Parse(
     std::string_view text, const Tokenizer& tokenizer) {
   ASSIGN_OR_RETURN(PromptTemplateFile file,
                    ParsePromptTemplateFile(text, tokenizer));
-  PromptTemplates templates(std::move(file.templates), 0);
+  PromptTemplates templates(std::move(file.templates), 0,
+                            tokenizer.languages());
   const auto chosen = templates.Find(file.default_name);
   if (!chosen.ok()) {
     return InvalidArgument("default: ", Message(chosen.status()));
@@ -113,7 +114,12 @@ std::vector<std::string> PromptTemplates::names() const {
 }
 
 std::string PromptTemplates::Describe() const {
-  return DescribeAll(templates_);
+  std::string all = DescribeAll(templates_);
+  if (languages_.empty()) return all;
+  const std::string& first = languages_.all().front().code;
+  const std::string& last = languages_.all().back().code;
+  return Concat(all, ", and one of each pair of its languages, such as ", first,
+                "-", last);
 }
 
 bool PromptTemplates::AreAnswered(std::span<const TokenId> prompt) const {
@@ -135,8 +141,12 @@ absl::StatusOr<const PromptTemplate*> PromptTemplates::Find(
     std::string_view name) const {
   const auto found = std::ranges::find(templates_, name, &PromptTemplate::name);
   if (found != templates_.end()) return &*found;
+  const size_t hyphen = name.find('-');
+  if (!languages_.empty() && hyphen != std::string_view::npos) {
+    return FindPair(name.substr(0, hyphen), name.substr(hyphen + 1));
+  }
   return NotFound("no prompt template ", ShownInQuotes(name),
-                  "; the model has ", DescribeAll(templates_));
+                  "; the model has ", Describe());
 }
 
 absl::StatusOr<const PromptTemplate*> PromptTemplates::Find(
@@ -146,9 +156,27 @@ absl::StatusOr<const PromptTemplate*> PromptTemplates::Find(
       return &prompt;
     }
   }
+  if (!languages_.empty()) return FindPair(from, to);
   return NotFound("no prompt template from ", ShownInQuotes(from), " to ",
-                  ShownInQuotes(to), "; the model has ",
-                  DescribeAll(templates_));
+                  ShownInQuotes(to), "; the model has ", Describe());
+}
+
+absl::StatusOr<const PromptTemplate*> PromptTemplates::FindPair(
+    std::string_view from, std::string_view to) const {
+  ASSIGN_OR_RETURN(const NaturalLanguage* const source, languages_.Find(from));
+  ASSIGN_OR_RETURN(const NaturalLanguage* const target, languages_.Find(to));
+  const std::lock_guard<std::mutex> lock(pairs_->mutex);
+  PromptTemplate& prompt = pairs_->templates[{source->token, target->token}];
+  if (prompt.name.empty()) {
+    Direction direction = languages_.Between(*source, *target);
+    prompt.name = Concat(source->code, "-", target->code);
+    prompt.from = source->code;
+    prompt.to = target->code;
+    prompt.before_text = std::move(direction.before_text);
+    prompt.after_text = std::move(direction.after_text);
+    prompt.first_output = direction.first_output;
+  }
+  return &prompt;
 }
 
 }  // namespace espalier

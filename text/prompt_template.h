@@ -13,7 +13,12 @@
 // "from" and "to" (a translation direction) come together or not at all, and
 // "description" may be left out. Names are unique, and so are directions.
 //
-// Thread safety: plain values, constant after Load.
+// A multilingual translator (Tokenizer::languages) has a template for every
+// pair of its languages besides, "eng_Latn-fra_Latn", also by names of
+// languages, "English-French"; these force the first token of the output as
+// well.
+//
+// Thread safety: any thread may call.
 //
 //   ASSIGN_OR_RETURN(auto templates, PromptTemplates::Load(dir, tokenizer));
 //   ASSIGN_OR_RETURN(auto* into_french, templates.Find("en", "fr"));
@@ -21,14 +26,20 @@
 #pragma once
 
 #include <limits>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "base/ids.h"
+#include "text/tokenizer/languages.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace espalier {
@@ -40,6 +51,8 @@ struct PromptTemplate {
   std::string description;
   std::vector<TokenId> before_text;
   std::vector<TokenId> after_text;
+  // The first token of the output, which says its language.
+  std::optional<TokenId> first_output = std::nullopt;
 
   // Returns before_text, the tokens of `text` encoded by itself, and
   // after_text. A text of far more than `max_tokens` is refused without
@@ -74,7 +87,8 @@ class PromptTemplates {
 
   // Returns the template of this name, or of this translation direction. The
   // pointer lives as long as this object.
-  // Errors: kNotFound, listing what there is in the file's order.
+  // Errors: kNotFound, listing what there is in the file's order, or the
+  // languages that are closest first.
   absl::StatusOr<const PromptTemplate*> Find(std::string_view name) const;
   absl::StatusOr<const PromptTemplate*> Find(std::string_view from,
                                              std::string_view to) const;
@@ -98,11 +112,27 @@ class PromptTemplates {
   }
 
  private:
-  PromptTemplates(std::vector<PromptTemplate> templates, size_t default_idx)
-      : templates_(std::move(templates)), default_idx_(default_idx) {}
+  // Templates of pairs of languages, each made when it is first asked for.
+  struct Pairs {
+    std::mutex mutex;
+    std::map<std::pair<TokenId, TokenId>, PromptTemplate> templates
+        ABSL_GUARDED_BY(mutex);
+  };
+
+  PromptTemplates(std::vector<PromptTemplate> templates, size_t default_idx,
+                  NaturalLanguages languages)
+      : templates_(std::move(templates)),
+        default_idx_(default_idx),
+        languages_(std::move(languages)),
+        pairs_(std::make_unique<Pairs>()) {}
+
+  absl::StatusOr<const PromptTemplate*> FindPair(std::string_view from,
+                                                 std::string_view to) const;
 
   std::vector<PromptTemplate> templates_;  // not empty
   size_t default_idx_;
+  NaturalLanguages languages_;
+  std::unique_ptr<Pairs> pairs_;
 };
 
 }  // namespace espalier

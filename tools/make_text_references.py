@@ -11,8 +11,11 @@ small and trained on the sentences of benchmarks/data, and `references.jsonl`:
   (`plain`), as a prompt (`prompt`: special tokens parsed and added), and of
   Marian as a translation (`output`);
 - random tokens and the text that they decode to;
+- of multilingual translators texts between languages: the prompt, and the token
+  that is forced to come first (`forced`);
 - of the directories named as a model of tests/data/families, whose vocabulary
-  they fit: prompts as text and the hypotheses of `generate` as tokens and texts.
+  they fit, and of translators, which get a small random model: prompts as text and
+  the hypotheses of `generate` as tokens and texts.
 """
 
 import argparse
@@ -31,20 +34,36 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import (
     AutoModelForSeq2SeqLM,
+    AutoTokenizer,
     BartTokenizer,
+    M2M100Tokenizer,
     MarianTokenizer,
     PreTrainedTokenizerFast,
     T5Tokenizer,
 )
+from transformers.models.m2m_100.tokenization_m2m_100 import FAIRSEQ_LANGUAGE_CODES
 from transformers.utils import logging
 
 from tools.embedded_model import read_jsonl, up_to_end, write_jsonl
-from tools.family_shapes import EOS, VOCAB_SIZE
+from tools.family_shapes import EOS, VOCAB_SIZE, Shape
+from tools.make_family_models import make_model
 
 Row = dict[str, Any]
 
 ROOT = Path(__file__).resolve().parents[1]
 SEED = 20240817
+
+# Pairs of languages of each translator.
+DIRECTIONS = {
+    "nllb": [("eng_Latn", "fra_Latn"), ("fra_Latn", "zho_Hans")],
+    "nllb_legacy": [("eng_Latn", "fra_Latn"), ("fra_Latn", "zho_Hans")],
+    "m2m100": [("en", "fr"), ("fr", "ast")],
+    "mbart50": [("en_XX", "fr_XX"), ("fr_XX", "sl_SI")],
+    "mbart50_json": [("en_XX", "fr_XX")],
+    "mbart_cc25": [("en_XX", "fr_XX"), ("fr_XX", "zh_CN")],
+}
+# Those with a model of their own.
+MODELS = {"nllb": "m2m_100", "m2m100": "m2m_100", "mbart50": "mbart"}
 
 # Rules as in NFKC, few enough for a small file.
 RULES = {
@@ -229,6 +248,124 @@ def make_bart(directory: Path) -> None:
     path.write_text(json.dumps(config, indent=1) + "\n")
 
 
+def make_translator_pieces(directory: Path, size: int, **options: Any) -> list[str]:
+    english, french = sentences()
+    return train_pieces(
+        directory / "sentencepiece.bpe.model",
+        of_few_characters(english + french, 44),
+        size,
+        unk_id=0,
+        bos_id=1,
+        eos_id=2,
+        pad_id=-1,
+        **options,
+    )
+
+
+def write_config(directory: Path, name: str, config: Row) -> None:
+    (directory / name).write_text(json.dumps(config, indent=1) + "\n")
+
+
+def make_mbart(directory: Path, tokenizer_class: str) -> None:
+    make_translator_pieces(directory, 120)
+    write_config(
+        directory,
+        "tokenizer_config.json",
+        {"src_lang": None, "tgt_lang": None, "tokenizer_class": tokenizer_class},
+    )
+
+
+def make_nllb(directory: Path, is_legacy: bool) -> None:
+    """As published: its tokenizer.json ends texts with English, which the class
+    replaces, and has other steps than the class."""
+    languages = ["ace_Arab", "eng_Latn", "fra_Latn", "zho_Hans", "zho_Hant"]
+    make_translator_pieces(directory, 150, model_type="bpe")
+    config = {
+        "legacy_behaviour": is_legacy,
+        "src_lang": None,
+        "tokenizer_class": "NllbTokenizer",
+    }
+    write_config(directory, "tokenizer_config.json", config)
+    AutoTokenizer.from_pretrained(directory).save_pretrained(directory)
+    (directory / "sentencepiece.bpe.model").unlink()
+    path = directory / "tokenizer.json"
+    file = json.loads(path.read_text())
+    size = len(file["model"]["vocab"])
+    added = [token for token in file["added_tokens"] if token["id"] < size]
+    for i, language in enumerate([*languages, "<mask>"]):
+        is_mask = language == "<mask>"
+        token = {"id": size + i, "content": language, "special": True}
+        token |= {"lstrip": is_mask, "normalized": is_mask}
+        added.append(token | {"single_word": False, "rstrip": False})
+    file["added_tokens"] = added
+    file["normalizer"]["normalizers"][1]["content"] = "\u2581"
+    english = size + languages.index("eng_Latn")
+    special = [("</s>", 2), ("eng_Latn", english)]
+    file["post_processor"] = {
+        "type": "TemplateProcessing",
+        "single": [{"Sequence": {"id": "A", "type_id": 0}}]
+        + [{"SpecialToken": {"id": name, "type_id": 0}} for name, _ in special],
+        "pair": [],
+        "special_tokens": {
+            name: {"id": name, "ids": [token], "tokens": [name]}
+            for name, token in special
+        },
+    }
+    path.write_text(json.dumps(file, ensure_ascii=False, indent=1) + "\n")
+    write_config(directory, "tokenizer_config.json", config)
+    write_config(
+        directory, "special_tokens_map.json", {"additional_special_tokens": languages}
+    )
+
+
+def make_m2m100(directory: Path) -> None:
+    pieces = make_translator_pieces(directory, 120)
+    # Some pieces have no number.
+    numbered = ["<s>", "<pad>", "</s>", "<unk>"]
+    numbered += [piece for piece in pieces[3:] if piece != "q"]
+    write_config(
+        directory, "vocab.json", {piece: i for i, piece in enumerate(numbered)}
+    )
+    write_config(
+        directory,
+        "tokenizer_config.json",
+        {"language_codes": "m2m100", "tokenizer_class": "M2M100Tokenizer"},
+    )
+    codes = FAIRSEQ_LANGUAGE_CODES["m2m100"]
+    write_config(
+        directory,
+        "special_tokens_map.json",
+        {"additional_special_tokens": [f"__{code}__" for code in codes]},
+    )
+
+
+def num_tokens(tokenizer: Any) -> int:
+    """M2M100's len() lacks languages."""
+    return max(len(tokenizer), 1 + max(tokenizer.get_vocab().values()))
+
+
+def make_translator(name: str, directory: Path) -> None:
+    """A model for the tokenizer."""
+    tokenizer = load(name, directory)
+    config = {
+        "vocab_size": num_tokens(tokenizer) + 8,
+        "d_model": 16,
+        "encoder_layers": 1,
+        "decoder_layers": 1,
+        "encoder_attention_heads": 2,
+        "decoder_attention_heads": 2,
+        "encoder_ffn_dim": 16,
+        "decoder_ffn_dim": 16,
+        "max_position_embeddings": 64,
+        "bos_token_id": 0,
+        "pad_token_id": 1,
+        "eos_token_id": 2,
+        "decoder_start_token_id": 2,
+        "forced_eos_token_id": None,
+    }
+    make_model(Shape(name, MODELS[name], config, 0), SEED, directory)
+
+
 def make_tokenizer(name: str, directory: Path) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     if name == "marian":
@@ -237,18 +374,33 @@ def make_tokenizer(name: str, directory: Path) -> None:
         make_marian(directory, 700, 460, has_bytes=True)
     elif name == "t5":
         make_t5(directory)
+    elif name == "m2m100":
+        make_m2m100(directory)
+    elif name.startswith("nllb"):
+        make_nllb(directory, is_legacy=name == "nllb_legacy")
+    elif name == "mbart_cc25":
+        make_mbart(directory, "MBartTokenizer")
+    elif name.startswith("mbart50"):
+        make_mbart(directory, "MBart50Tokenizer")
     else:
         make_bart(directory)
+    if name == "mbart50_json":
+        AutoTokenizer.from_pretrained(directory).save_pretrained(directory)
+        (directory / "sentencepiece.bpe.model").unlink()
+    if name in MODELS:
+        make_translator(name, directory)
 
 
 def load(name: str, directory: Path) -> Any:
-    kind = {"t5": T5Tokenizer, "bart": BartTokenizer}.get(name, MarianTokenizer)
+    kind: Any = {"t5": T5Tokenizer, "bart": BartTokenizer}.get(name, MarianTokenizer)
+    if name in DIRECTIONS:
+        kind = AutoTokenizer
     return kind.from_pretrained(directory)
 
 
 def plain_tokens(tokenizer: Any, text: str) -> list[int] | None:
     """No special token is recognised; None where the library does all the same."""
-    if isinstance(tokenizer, MarianTokenizer):
+    if isinstance(tokenizer, MarianTokenizer | M2M100Tokenizer):
         pieces = tokenizer.tokenize(text, split_special_tokens=True)
         return tokenizer.convert_tokens_to_ids(pieces)
     if any(token in text for token in tokenizer.all_special_tokens):
@@ -282,7 +434,22 @@ def of_tokens(tokenizer: Any, rng: random.Random, size: int) -> Row:
     return {"tokens": tokens, "decoded": text}
 
 
-def of_model(tokenizer: Any, model: Any, text: str, num_beams: int) -> Row:
+def of_direction(tokenizer: Any, text: str, source: str, target: str) -> Row:
+    inputs = tokenizer._build_translation_inputs(
+        text, return_tensors=None, src_lang=source, tgt_lang=target
+    )
+    return {
+        "from": source,
+        "to": target,
+        "text": text,
+        "source": inputs["input_ids"],
+        "forced": inputs["forced_bos_token_id"],
+    }
+
+
+def of_model(
+    tokenizer: Any, model: Any, text: str, num_beams: int, forced: int | None = None
+) -> Row:
     ids = tokenizer(text, return_tensors="pt")["input_ids"]
     with torch.no_grad():
         sequences = model.generate(
@@ -292,6 +459,7 @@ def of_model(tokenizer: Any, model: Any, text: str, num_beams: int) -> Row:
             num_beams=num_beams,
             num_return_sequences=num_beams,
             max_new_tokens=12,
+            **({} if forced is None else {"forced_bos_token_id": forced}),
         ).tolist()
     tokens = [up_to_end(sequence[1:], EOS) for sequence in sequences]
     texts = [tokenizer.decode(t, skip_special_tokens=True) for t in tokens]
@@ -309,7 +477,24 @@ def references(name: str, directory: Path, num_lines: int) -> list[Row]:
     rng = random.Random(SEED)
     tokenizer = load(name, directory)
     rows = [of_text(tokenizer, line) for line in random_lines(rng, num_lines)]
-    rows += [of_tokens(tokenizer, rng, len(tokenizer)) for _ in range(num_lines)]
+    size = num_tokens(tokenizer)
+    rows += [of_tokens(tokenizer, rng, size) for _ in range(num_lines)]
+    directions = DIRECTIONS.get(name, [])
+    for source, target in directions:
+        texts = rng.sample(sentences()[0], 8)
+        rows += [of_direction(tokenizer, text, source, target) for text in texts]
+    if name in MODELS:
+        model = AutoModelForSeq2SeqLM.from_pretrained(directory, dtype=torch.float64)
+        texts = [t for t in sentences()[0] if len(tokenizer(t)["input_ids"]) <= 40]
+        for i, text in enumerate(rng.sample(texts, 16)):
+            source, target = directions[i % 2]
+            direction = of_direction(tokenizer, text, source, target)
+            row = of_model(
+                tokenizer, model.eval(), text, [1, 2, 4][i % 3], direction["forced"]
+            )
+            row["source"] = row.pop("prompt")
+            rows.append(direction | row)
+        return rows
     family = ROOT / "tests/data/families" / name
     if not family.exists():
         return rows
@@ -330,7 +515,7 @@ def main() -> int:
     parser.add_argument("--keep", action="store_true", help="the tokenizers there are")
     args = parser.parse_args()
     logging.set_verbosity_error()
-    for name in ["marian", "marian_bytes", "t5", "bart"]:
+    for name in ["marian", "marian_bytes", "t5", "bart", *DIRECTIONS]:
         if args.only not in (None, name):
             continue
         directory = args.output / name

@@ -214,7 +214,8 @@ TEST(BatchTest, AModelWithoutTokenizerServesTokens) {
   EXPECT_FALSE(hypothesis.at("tokens").as_array().empty());
   EXPECT_THAT(std::string(lines.at(1).at("error").at("message").as_string()),
               HasSubstr("has no source.spm, tokenizer.json, tokenizer.model, "
-                        "spiece.model or merges.txt; use prompt_tokens"));
+                        "spiece.model, sentencepiece.bpe.model or merges.txt; "
+                        "use prompt_tokens"));
   EXPECT_EQ(lines.at(2).at("error").at("message"),
             json::value("stop must be empty without a tokenizer, which makes "
                         "the text to find it in, got 1 string"));

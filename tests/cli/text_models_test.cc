@@ -142,6 +142,91 @@ INSTANTIATE_TEST_SUITE_P(All, TextModelsTest,
                          ::testing::Values("marian", "t5", "bart"),
                          [](const auto& test) { return test.param; });
 
+// Multilingual translators, whose models are beside their tokenizers.
+class TranslatorTextsTest : public ::testing::TestWithParam<const char*> {
+ protected:
+  TranslatorTextsTest()
+      : model_(SourcePath("tests/data/text_models/") + GetParam()) {
+    for (json::value& line :
+         ParseLines(ReadText(model_ + "/references.jsonl"))) {
+      if (line.as_object().contains("hypotheses")) {
+        references_.push_back(std::move(line));
+      }
+    }
+  }
+
+  const std::string model_;
+  std::vector<json::value> references_;
+};
+
+std::string TextOf(const json::value& line, const char* field) {
+  return std::string(line.at(field).as_string());
+}
+
+TEST_P(TranslatorTextsTest, BatchesOfSeveralDirectionsAreTransformers) {
+  std::string requests;
+  for (const json::value& line : references_) {
+    const json::object request = {
+        {"prompt", line.at("text")},
+        {"template", TextOf(line, "from") + "-" + TextOf(line, "to")},
+        {"split_sentences", false},
+        {"params",
+         {{"num_beams", line.at("num_beams")},
+          {"num_return_sequences", line.at("num_beams")},
+          {"max_new_tokens", 12}}}};
+    requests += WriteJson(request) + "\n";
+  }
+  const ProgramRun run =
+      RunEspalier({"batch", "-m", model_, "--input", "-"}, requests);
+  ASSERT_EQ(run.exit_code, 0) << run.out << run.err;
+  const std::vector<json::value> results = ParseLines(run.out);
+  ASSERT_EQ(results.size(), references_.size());
+  ASSERT_EQ(results.size(), 16);
+  for (size_t i = 0; i < results.size(); ++i) {
+    const json::array& expected = references_[i].at("hypotheses").as_array();
+    const json::array& found = results[i].at("hypotheses").as_array();
+    ASSERT_EQ(found.size(), expected.size());
+    for (size_t k = 0; k < found.size(); ++k) {
+      EXPECT_EQ(found[k].at("tokens"), expected[k].at("tokens"));
+      EXPECT_EQ(found[k].at("text"), expected[k].at("text"));
+    }
+  }
+}
+
+TEST_P(TranslatorTextsTest, FromAndToTakeCodesAndNames) {
+  const auto reference = std::ranges::find_if(references_, [](const auto& r) {
+    return TextOf(r, "from").starts_with("en") &&
+           !TextOf(r.at("hypotheses").at(0), "text").empty();
+  });
+  ASSERT_NE(reference, references_.end());
+  const std::string best = TextOf(reference->at("hypotheses").at(0), "text");
+  const std::string text = TextOf(*reference, "text");
+  const auto generate = [&](const std::string& from, const std::string& to) {
+    return RunEspalier({"generate", "-m", model_, "--num-beams",
+                        WriteJson(reference->at("num_beams")),
+                        "--max-new-tokens", "12", "--from", from, "--to", to,
+                        text});
+  };
+  const ProgramRun run =
+      generate(TextOf(*reference, "from"), TextOf(*reference, "to"));
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr(best));
+  EXPECT_EQ(generate("English", "French").out, run.out);
+  EXPECT_EQ(generate("en", "fr").out, run.out);
+  const ProgramRun unknown = generate("English", "Frenhc");
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_THAT(unknown.err,
+              HasSubstr("--from and --to: no language \"Frenhc\"; the model "
+                        "has " +
+                        TextOf(*reference, "to") + " (French), "));
+  EXPECT_THAT(RunEspalier({"inspect", model_}).out,
+              HasSubstr("\n  languages      "));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, TranslatorTextsTest,
+                         ::testing::Values("nllb", "m2m100", "mbart50"),
+                         [](const auto& test) { return test.param; });
+
 TEST(TextModelsFitTest, PromptsWithTokensThatTheModelLacksAreRefused) {
   const ScratchDirectory model;
   for (const std::string& folder :

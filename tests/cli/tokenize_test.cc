@@ -274,7 +274,8 @@ TEST(TokenizeTest, WhatCannotBeReadIsSaid) {
   EXPECT_THAT(RunEspalier({"tokenize", "-m", empty.path()}).err,
               HasSubstr("espalier: -m: " + empty.path() +
                         " has no source.spm, tokenizer.json, "
-                        "tokenizer.model, spiece.model or merges.txt"));
+                        "tokenizer.model, spiece.model, "
+                        "sentencepiece.bpe.model or merges.txt"));
   EXPECT_THAT(Tokenize({"--input", "/nowhere/in"}, "").err,
               HasSubstr("/nowhere/in"));
   EXPECT_THAT(Tokenize({"--decode", "--special"}, "").err,

@@ -326,7 +326,8 @@ TEST(WrongValuesTest, WhatIsWrongWithTheModelNamesTheOption) {
                                     model.path(file));
   }
   expect(model.path(),
-         "no source.spm, tokenizer.json, tokenizer.model, spiece.model or "
+         "no source.spm, tokenizer.json, tokenizer.model, spiece.model, "
+         "sentencepiece.bpe.model or "
          "merges.txt: put the model's tokenizer there, or use espalier batch "
          "with prompt_tokens\n");
   std::filesystem::remove(model.path("model.safetensors"));

@@ -50,6 +50,36 @@ Generator ToyGenerator(
   return *std::move(generator);
 }
 
+// A template of two languages forces the first token, as a default of the model
+// does: it is no part of the sum, whether the continuation has it or not.
+TEST(GeneratorScoreTest, ATranslationIsScoredAfterTheTokenOfItsLanguage) {
+  absl::StatusOr<Generator> generator = Generator::Load(
+      SourcePath("tests/data/text_models/nllb"), {.num_threads = 1});
+  ASSERT_OK(generator);
+  const auto prompt = [] {
+    return Prompt::Templated("Tom is here.", "eng-French");
+  };
+  GenerationRequest search{prompt()};
+  search.params.num_beams = search.params.num_return_sequences = 2;
+  search.params.max_new_tokens = 6;
+  ASSERT_OK_AND_ASSIGN(const Generation found, generator->Generate(search));
+  const TokenId french = *generator->tokenizer()->PieceToId("fra_Latn");
+  ScoreRequest scored{prompt()};
+  for (const Hypothesis& hypothesis : found.hypotheses) {
+    ASSERT_EQ(hypothesis.tokens[0], french);
+    scored.continuations.emplace_back(hypothesis.tokens);
+    scored.continuations.emplace_back(std::vector<TokenId>(
+        hypothesis.tokens.begin() + 1, hypothesis.tokens.end()));
+  }
+  ASSERT_OK_AND_ASSIGN(const Generation scores, generator->Score(scored));
+  for (size_t i = 0; i < found.hypotheses.size(); ++i) {
+    EXPECT_NEAR(scores.continuations[2 * i].cum_log_prob,
+                scores.continuations[2 * i + 1].cum_log_prob, 1e-6);
+    EXPECT_NEAR(scores.continuations[2 * i].cum_log_prob,
+                found.hypotheses[i].cum_log_prob, 1e-4);
+  }
+}
+
 // A hypothesis has, as a continuation, the sum that its search gave it.
 TEST(GeneratorScoreTest, HypothesesHaveTheSumsOfTheirSearch) {
   for (const char* const name : {"en-fr", "en-fr-marian"}) {

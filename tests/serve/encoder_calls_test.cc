@@ -21,12 +21,13 @@ class EncoderCallsTest : public ServerFixture {
  protected:
   EncoderCallsTest() { Serve({}); }
 
-  void Serve(ServerOptions options) {
+  void Serve(ServerOptions options,
+             const std::string& model = "models/en-fr-marian") {
     Listen(std::move(options));
     absl::StatusOr<Generator> generator =
-        Generator::Load(SourcePath("models/en-fr-marian"), {.num_threads = 1});
+        Generator::Load(SourcePath(model), {.num_threads = 1});
     EXPECT_OK(generator);
-    EXPECT_OK(server_->Serve(*std::move(generator), "models/en-fr-marian"));
+    EXPECT_OK(server_->Serve(*std::move(generator), model));
   }
 
   // The error of a call that is refused.
@@ -167,6 +168,44 @@ TEST_F(EncoderCallsTest, TokenizeTakesATemplate) {
                 .at("choices")
                 .at(0)
                 .at("prompt_token_ids"));
+}
+
+// A template's name is two languages, by codes or names: the first stands in
+// the source, and the second is the forced first token.
+TEST_F(EncoderCallsTest, ATranslatorTakesLanguagesAsItsTemplate) {
+  Serve({}, "tests/data/text_models/nllb");
+  const auto tokenizer =
+      Tokenizer::LoadDirectory(SourcePath("tests/data/text_models/nllb"))
+          .value();
+  const auto choice = [&](const std::string& fields) {
+    const RawResponse response = Post(
+        "/v1/completions", Concat(R"({"prompt": "Tom is here.", "max_tokens": 4,
+                        "temperature": 0,
+                        "split_sentences": false,
+                        "return_token_ids": true, )",
+                                  fields, "}"));
+    EXPECT_EQ(response.status, 200) << response.body;
+    return ParseJson(response.body)->at("choices").at(0);
+  };
+  const json::value given = choice(R"("template": "fra_Latn-zho_Hant")");
+  EXPECT_EQ(given.at("prompt_token_ids").at(0),
+            *tokenizer->PieceToId("fra_Latn"));
+  EXPECT_EQ(given.at("token_ids").at(0), *tokenizer->PieceToId("zho_Hant"));
+  EXPECT_EQ(choice(R"x("template": "French-Chinese (Traditional)")x"), given);
+  EXPECT_EQ(choice(R"("template": "fr-eng", "forced_bos_token_id": 9)")
+                .at("token_ids")
+                .at(0),
+            9);
+  const json::object error = Refused(
+      "/v1/completions", R"({"prompt": "No.", "template": "English-Chinese"})");
+  EXPECT_EQ(error.at("param"), "template");
+  EXPECT_EQ(error.at("message"),
+            "template: the language \"Chinese\" may be zho_Hans (Chinese "
+            "(Simplified)) or zho_Hant (Chinese (Traditional))");
+  const RawResponse tokenized = Post(
+      "/tokenize", R"({"prompt": "Tom is here.", "template": "en-French"})");
+  EXPECT_EQ(ParseJson(tokenized.body)->at("tokens").at(0),
+            *tokenizer->PieceToId("eng_Latn"));
 }
 
 // Given back as decoder_prompt_tokens it means the same.

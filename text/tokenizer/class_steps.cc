@@ -288,6 +288,25 @@ void SetDefaultRoles(TokenizerClass tokenizer_class, TokenSettings* settings) {
       set("unk_token", "<unk>");
       set("pad_token", "<pad>");
       return;
+    case kNllb:
+    case kMbart:
+      set("bos_token", "<s>");
+      [[fallthrough]];
+    case kMbart50:
+      set("eos_token", "</s>");
+      set("unk_token", "<unk>");
+      set("sep_token", "</s>");
+      set("pad_token", "<pad>");
+      set("cls_token", "<s>");
+      set("mask_token", "<mask>");
+      return;
+    case kM2m100:
+      set("bos_token", "<s>");
+      set("eos_token", "</s>");
+      set("unk_token", "<unk>");
+      set("sep_token", "</s>");
+      set("pad_token", "<pad>");
+      return;
     case kGeneric:
     case kOther:
       return;

@@ -18,6 +18,7 @@
 #include "text/tokenizer/token_settings.h"
 #include "text/tokenizer/tokenizer_class.h"
 #include "text/tokenizer/tokenizer_config.h"
+#include "text/tokenizer/translator_steps.h"
 #include "text/tokenizer/vocab_and_merges.h"
 
 namespace espalier {
@@ -79,6 +80,13 @@ absl::Status BuildFromSentencePiece(Build* build) {
     return InvalidArgument(
         build->path, " is no SentencePiece model: ", Message(model.status()));
   }
+  if (IsTranslator(build->tokenizer_class)) {
+    AddSymbols(*model, build);
+    ASSIGN_OR_RETURN(build->file, TranslatorFileOf(*model, build->path,
+                                                   build->tokenizer_class,
+                                                   &build->settings));
+    return absl::OkStatus();
+  }
   const bool has_own_steps =
       build->tokenizer_class == kLlama || build->tokenizer_class == kGemma;
   if (!has_own_steps && build->tokenizer_class != kGeneric) {
@@ -107,6 +115,10 @@ absl::Status BuildFromSentencePiece(Build* build) {
 
 // Applies the class to the tokenizer.json that was read.
 absl::Status BuildFromJson(Build* build) {
+  if (IsTranslator(build->tokenizer_class)) {
+    TakeTranslatorSteps(build->tokenizer_class, &build->settings, &build->file);
+    return absl::OkStatus();
+  }
   const json::value* const model = build->file.if_contains("model");
   const bool is_bpe = model != nullptr && model->is_object() &&
                       model->get_object().contains("merges") &&
@@ -179,7 +191,9 @@ absl::Status AddPostProcessor(const AddedTokenTable& table, Build* build) {
                               {"cls", with_id("cls_token")}};
     return absl::OkStatus();
   }
-  if (build->is_tokenizer_json) return absl::OkStatus();
+  if (build->is_tokenizer_json || IsTranslator(build->tokenizer_class)) {
+    return absl::OkStatus();
+  }
   json::array single;
   single.push_back(
       json::object{{"Sequence", json::object{{"id", "A"}, {"type_id", 0}}}});
@@ -249,7 +263,14 @@ absl::Status BuildVocabulary(const std::string& directory,
                              std::string_view file, Build* build) {
   SetDefaultRoles(build->tokenizer_class, &build->settings);
   if (build->is_tokenizer_json) return BuildFromJson(build);
-  if (file == "tokenizer.model") return BuildFromSentencePiece(build);
+  if (file == "sentencepiece.bpe.model" &&
+      !IsTranslator(build->tokenizer_class)) {
+    return InvalidArgument(
+        directory, ": the tokenizer_class of a ", file, " must be ",
+        "MBartTokenizer or MBart50Tokenizer, or with a vocab.json ",
+        "M2M100Tokenizer, got ", NameOf(build->tokenizer_class));
+  }
+  if (file.ends_with(".model")) return BuildFromSentencePiece(build);
   return BuildFromMerges(directory, build);
 }
 
@@ -273,9 +294,13 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> LoadDirectoryTokenizer(
   RETURN_IF_ERROR(AddTokens(build, &table));
   RETURN_IF_ERROR(AddPostProcessor(table, &build));
   build.file["added_tokens"] = table.ToJson();
-  auto tokenizer =
-      JsonTokenizer::Make(json::value(std::move(build.file)), build.num_bytes,
-                          build.settings.Roles(), build.path);
+  TokenizerConfig config = build.settings.Roles();
+  if (IsTranslator(build.tokenizer_class)) {
+    ASSIGN_OR_RETURN(config.languages,
+                     LanguageRuleOf(build.tokenizer_class, build.settings));
+  }
+  auto tokenizer = JsonTokenizer::Make(json::value(std::move(build.file)),
+                                       build.num_bytes, config, build.path);
   if (!tokenizer.ok()) return Annotate(tokenizer.status(), build.path);
   return tokenizer;
 }

@@ -111,6 +111,18 @@ absl::StatusOr<SpecialTokens> FindSpecialTokens(const TokenizerConfig& config,
   return tokens;
 }
 
+// REQUIRES: there is an EOS.
+NaturalLanguages FindLanguages(const LanguageRule& rule,
+                               const AddedTokens& added,
+                               const SpecialTokens& tokens) {
+  std::vector<NaturalLanguage> languages;
+  for (const AddedToken& token : added.tokens()) {
+    if (!token.special || !rule.is_code(token.content)) continue;
+    languages.push_back({token.content, token.id});
+  }
+  return NaturalLanguages(rule.mark, std::move(languages), *tokens.eos);
+}
+
 absl::Status CheckFile(const JsonFields& fields) {
   RETURN_IF_ERROR(fields.CheckKnown(
       {"version", "truncation", "padding", "added_tokens", "normalizer",
@@ -183,6 +195,14 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> JsonTokenizer::Make(
   parts.after_text = std::move(around.after);
   for (const AddedToken& token : steps.added.tokens()) {
     if (token.special) parts.special.push_back(token.id);
+  }
+  if (config.languages) {
+    parts.languages =
+        FindLanguages(*config.languages, steps.added, parts.special_tokens);
+    ASSIGN_OR_RETURN(Direction direction,
+                     parts.languages.DefaultOf(*config.languages));
+    parts.before_text = std::move(direction.before_text);
+    parts.after_text = std::move(direction.after_text);
   }
   steps.subwords.model->MakeUnreachable(parts.special);
   return std::unique_ptr<Tokenizer>(

@@ -1,23 +1,20 @@
 #include "text/tokenizer/marian_tokenizer.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
-#include "base/file.h"
 #include "base/json.h"
 #include "base/status.h"
-#include "text/tokenizer/incremental_detokenizer.h"
+#include "text/tokenizer/numbered_pieces_tokenizer.h"
+#include "text/tokenizer/sentencepiece_tokenizer.h"
 #include "text/tokenizer/tokenizer_config.h"
 
 namespace espalier {
 namespace {
 
-constexpr size_t kMaxVocabularyBytes = size_t{64} << 20;
 // Looking for them may take as much at each place of a text.
 constexpr size_t kMaxSpecialBytes = 256;
 constexpr std::string_view kListedTokens = "added_tokens_decoder";
-constexpr int kNoLimit = std::numeric_limits<int>::max();
 
 bool IsEmpty(const json::value* value) {
   if (value == nullptr || value->is_null()) return true;
@@ -48,16 +45,6 @@ absl::Status CheckConfig(const TokenizerConfigFile& config) {
         config.path(), ": sp_model_kwargs must be empty, got ", Shown(value));
   }
   return CheckNoExtraTokens(config);
-}
-
-absl::StatusOr<Vocabulary> LoadVocabulary(const std::string& path) {
-  ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxVocabularyBytes));
-  const absl::StatusOr<json::value> value = ParseJson(text);
-  if (!value.ok()) return Annotate(value.status(), path);
-  if (!value->is_object()) {
-    return InvalidArgument(path, " must hold an object, got ", Shown(&*value));
-  }
-  return Vocabulary::Read(value->get_object(), path);
 }
 
 // Files that say more of the tokens than vocab.json. The last two are empty if
@@ -154,133 +141,31 @@ absl::Status CheckAddedTokens(const TokenFiles& files,
   return absl::OkStatus();
 }
 
-bool IsLanguage(std::string_view piece) {
-  return piece.size() > 4 && piece.starts_with(">>") && piece.ends_with("<<");
-}
-
 }  // namespace
 
-MarianTokenizer::MarianTokenizer(Files files, Parts parts)
-    : Tokenizer(std::move(parts)), files_(std::move(files)) {
-  std::vector<std::pair<std::string, TokenId>> specials;
-  for (TokenId token = 0; token < vocab_size(); ++token) {
-    if (is_special(token)) specials.emplace_back(Piece(token), token);
-  }
-  specials_ = PieceMatcher(std::move(specials));
-}
-
-MarianTokenizer::~MarianTokenizer() = default;
-
-absl::StatusOr<std::unique_ptr<Tokenizer>> MarianTokenizer::Load(
+absl::StatusOr<std::unique_ptr<Tokenizer>> LoadMarianTokenizer(
     const std::string& directory) {
   ASSIGN_OR_RETURN(const TokenFiles files, LoadTokenFiles(directory));
   ASSIGN_OR_RETURN(auto source,
                    SentencePieceTokenizer::Load(directory + "/source.spm"));
   ASSIGN_OR_RETURN(auto target,
                    SentencePieceTokenizer::Load(directory + "/target.spm"));
-  ASSIGN_OR_RETURN(Vocabulary vocabulary,
-                   LoadVocabulary(directory + "/vocab.json"));
-  Parts parts;
+  ASSIGN_OR_RETURN(Vocabulary vocabulary, NumberedPiecesTokenizer::LoadNumbers(
+                                              directory + "/vocab.json"));
+  NumberedPiecesTokenizer::Parts parts;
   ASSIGN_OR_RETURN(parts.special_tokens, FindRoles(files, vocabulary));
   parts.special = {*parts.special_tokens.eos, *parts.special_tokens.pad,
                    *parts.special_tokens.unk};
   RETURN_IF_ERROR(CheckAddedTokens(files, vocabulary, parts.special));
   parts.after_text = {*parts.special_tokens.eos};
-  for (TokenId token = 0; token < vocabulary.size(); ++token) {
-    const bool is_text =
-        vocabulary.Has(token) &&
-        std::ranges::find(parts.special, token) == parts.special.end();
-    if (!is_text) {
-      parts.spellings.Add(SpellingKind::kOutside, "");
-    } else {
-      // transformers uses source.spm to spell pieces, also those of
-      // translations.
-      source->AddSpellingOf(vocabulary.Piece(token), &parts.spellings);
-    }
-  }
-  parts.spellings.set_opening_spaces(OpeningSpaces::kTrimmed);
-  return std::unique_ptr<Tokenizer>(new MarianTokenizer(
-      {std::move(source), std::move(target), std::move(vocabulary)},
-      std::move(parts)));
-}
-
-TokenId MarianTokenizer::IdOf(std::string_view piece) const {
-  return files_.vocabulary.Find(piece).value_or(*special_tokens().unk);
-}
-
-absl::Status MarianTokenizer::EncodePlain(const SentencePieceTokenizer& pieces,
-                                          std::string_view text, int max_tokens,
-                                          std::vector<TokenId>* tokens) const {
-  if (text.starts_with(">>")) {
-    const size_t end = text.find("<<");
-    if (end != std::string_view::npos) {
-      tokens->push_back(IdOf(text.substr(0, end + 2)));
-      text.remove_prefix(end + 2);
-    }
-  }
-  ASSIGN_OR_RETURN(const std::vector<std::string> found,
-                   pieces.EncodeAsPieces(text, max_tokens));
-  for (const std::string& piece : found) tokens->push_back(IdOf(piece));
-  return absl::OkStatus();
-}
-
-absl::StatusOr<std::vector<TokenId>> MarianTokenizer::EncodeText(
-    std::string_view text, bool parse_special) const {
-  return EncodeText(text, parse_special, kNoLimit);
-}
-
-absl::StatusOr<std::vector<TokenId>> MarianTokenizer::EncodeText(
-    std::string_view text, bool parse_special, int max_tokens) const {
-  const SentencePieceTokenizer& source = *files_.source;
-  std::vector<TokenId> tokens;
-  size_t begin = 0;
-  for (size_t i = 0; parse_special && i < text.size();) {
-    const auto special = specials_.At(text, i);
-    if (!special) {
-      ++i;
-      continue;
-    }
-    if (i > begin) {
-      RETURN_IF_ERROR(EncodePlain(source, text.substr(begin, i - begin),
-                                  max_tokens, &tokens));
-    }
-    tokens.push_back(special->token);
-    begin = i += special->size;
-  }
-  if (begin < text.size()) {
-    RETURN_IF_ERROR(
-        EncodePlain(source, text.substr(begin), max_tokens, &tokens));
-  }
-  return tokens;
-}
-
-absl::StatusOr<std::vector<TokenId>> MarianTokenizer::EncodeOutputText(
-    std::string_view text) const {
-  std::vector<TokenId> tokens;
-  RETURN_IF_ERROR(EncodePlain(*files_.target, text, kNoLimit, &tokens));
-  return tokens;
-}
-
-absl::StatusOr<std::string> MarianTokenizer::DecodeText(
-    const std::vector<TokenId>& tokens) const {
-  IncrementalDetokenizer detokenizer(*this);
-  std::string text;
-  for (const TokenId token : tokens) detokenizer.Feed(token, &text);
-  detokenizer.Finish(&text);
-  return text;
-}
-
-bool MarianTokenizer::IsAdded(TokenId token) const {
-  return IsLanguage(files_.vocabulary.Piece(token));
-}
-
-std::optional<TokenId> MarianTokenizer::PieceToId(
-    std::string_view piece) const {
-  return files_.vocabulary.Find(piece);
-}
-
-std::string MarianTokenizer::Piece(TokenId token) const {
-  return std::string(files_.vocabulary.Piece(token));
+  // transformers uses source.spm to spell pieces, also those of translations.
+  parts.spellings =
+      NumberedPiecesTokenizer::Spell(vocabulary, *source, parts.special);
+  return std::make_unique<NumberedPiecesTokenizer>(
+      NumberedPiecesTokenizer::Files{std::move(source), std::move(target),
+                                     std::move(vocabulary),
+                                     /*has_marks=*/true},
+      std::move(parts));
 }
 
 }  // namespace espalier

@@ -14,6 +14,7 @@
 #include "base/wording.h"
 #include "text/tokenizer/directory_tokenizer.h"
 #include "text/tokenizer/incremental_detokenizer.h"
+#include "text/tokenizer/m2m100_tokenizer.h"
 #include "text/tokenizer/marian_tokenizer.h"
 #include "text/tokenizer/sentencepiece_tokenizer.h"
 #include "text/tokenizer/t5_tokenizer.h"
@@ -92,7 +93,8 @@ Tokenizer::Tokenizer(Parts parts)
       special_(std::move(parts.special)),
       special_tokens_(parts.special_tokens),
       before_text_(std::move(parts.before_text)),
-      after_text_(std::move(parts.after_text)) {
+      after_text_(std::move(parts.after_text)),
+      languages_(std::move(parts.languages)) {
   std::ranges::sort(special_);
 }
 
@@ -112,8 +114,13 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::LoadDirectory(
   ASSIGN_OR_RETURN(const auto file, FileOf(directory));
   if (!file) return nullptr;
   RETURN_IF_ERROR(CheckFilesWith(directory, *file));
-  if (*file == "source.spm") return MarianTokenizer::Load(directory);
+  if (*file == "source.spm") return LoadMarianTokenizer(directory);
   if (*file == "spiece.model") return LoadT5Tokenizer(directory);
+  if (*file == "sentencepiece.bpe.model") {
+    ASSIGN_OR_RETURN(const bool has_numbers,
+                     IsThere(directory + "/vocab.json"));
+    if (has_numbers) return LoadM2m100Tokenizer(directory);
+  }
   if (*file == "tokenizer.model") {
     ASSIGN_OR_RETURN(const bool is_alone, IsAlone(directory));
     if (is_alone) return Load(Concat(directory, "/", *file));

@@ -1,11 +1,12 @@
 // Tokenizer: text to token ids and back, whatever kind the model's vocabulary
-// is of. Five kinds are known: the file of Hugging Face's tokenizers library
+// is of. Six kinds are known: the file of Hugging Face's tokenizers library
 // (tokenizer.json), a SentencePiece model (tokenizer.model), the files of a
 // GPT-2, BART or Qwen (merges.txt and vocab.json), all of them with what other
 // files say of their tokens (text/tokenizer/directory_tokenizer.h), the files
-// of a Marian model (source.spm and others, text/tokenizer/marian_tokenizer.h)
-// and the SentencePiece model of a T5 (spiece.model,
-// text/tokenizer/t5_tokenizer.h).
+// of a Marian model (source.spm and others, text/tokenizer/marian_tokenizer.h),
+// the SentencePiece model of a T5 (spiece.model, text/tokenizer/t5_tokenizer.h)
+// and that of an M2M100 or an mBART (sentencepiece.bpe.model,
+// text/tokenizer/m2m100_tokenizer.h, text/tokenizer/translator_steps.h).
 // docs/tokenizers.md says what of them is supported.
 //
 // Vocabulary entries behave in three ways. Ordinary pieces, single bytes among
@@ -44,6 +45,7 @@
 #include "base/unique_number.h"
 #include "text/pipeline/piece_matcher.h"
 #include "text/pipeline/token_spellings.h"
+#include "text/tokenizer/languages.h"
 
 namespace espalier {
 
@@ -87,9 +89,9 @@ class Tokenizer {
   static absl::StatusOr<std::unique_ptr<Tokenizer>> LoadDirectory(
       const std::string& directory);
 
-  static constexpr std::string_view kFiles[] = {"source.spm", "tokenizer.json",
-                                                "tokenizer.model",
-                                                "spiece.model", "merges.txt"};
+  static constexpr std::string_view kFiles[] = {
+      "source.spm",   "tokenizer.json",          "tokenizer.model",
+      "spiece.model", "sentencepiece.bpe.model", "merges.txt"};
   // Returns which of kFiles the directory has first; nullopt if none.
   // Errors: kFailedPrecondition naming the file that cannot be looked at.
   static absl::StatusOr<std::optional<std::string_view>> FileOf(
@@ -179,6 +181,10 @@ class Tokenizer {
   const std::vector<TokenId>& before_text() const { return before_text_; }
   const std::vector<TokenId>& after_text() const { return after_text_; }
 
+  // Languages of a multilingual translator; empty of others. before_text() and
+  // after_text() are for src_lang of tokenizer_config.json, or else English.
+  const NaturalLanguages& languages() const { return languages_; }
+
   // Text of each token, for text/tokenizer/incremental_detokenizer.h.
   const TokenSpellings& spellings() const { return spellings_; }
 
@@ -189,6 +195,7 @@ class Tokenizer {
     SpecialTokens special_tokens;
     std::vector<TokenId> before_text;
     std::vector<TokenId> after_text;
+    NaturalLanguages languages = {};
   };
   explicit Tokenizer(Parts parts);
 
@@ -233,6 +240,7 @@ class Tokenizer {
   const SpecialTokens special_tokens_;
   const std::vector<TokenId> before_text_;
   const std::vector<TokenId> after_text_;
+  const NaturalLanguages languages_;
   mutable std::once_flag names_flag_;
   mutable PieceMatcher special_names_;
 };

@@ -24,7 +24,11 @@ constexpr std::pair<std::string_view, TokenizerClass> kClasses[] = {
     {"RobertaTokenizer", kRoberta},
     {"BartTokenizer", kRoberta},
     {"T5Tokenizer", kT5},
-    {"MT5Tokenizer", kT5}};
+    {"MT5Tokenizer", kT5},
+    {"NllbTokenizer", kNllb},
+    {"MBartTokenizer", kMbart},
+    {"MBart50Tokenizer", kMbart50},
+    {"M2M100Tokenizer", kM2m100}};
 
 // The class that a model's type has unless its files have another one. Some
 // types' files are known to have a wrong one.
@@ -54,6 +58,8 @@ constexpr ModelClass kModelClasses[] = {{"mistral", kGeneric},
                                         {"roberta", kRoberta},
                                         {"t5", kT5},
                                         {"mt5", kT5},
+                                        {"m2m_100", kM2m100},
+                                        {"mbart", kMbart},
                                         {"marian", kOther},
                                         {"pegasus", kOther}};
 

@@ -22,6 +22,10 @@ enum class TokenizerClass : uint8_t {
   kGpt2,
   kRoberta,  // BART's as well
   kT5,
+  kNllb,
+  kMbart,  // mBART-cc25
+  kMbart50,
+  kM2m100,
   kOther,  // none whose steps are known here
 };
 

@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/json.h"
+#include "text/tokenizer/languages.h"
 
 namespace espalier {
 
@@ -51,6 +52,9 @@ struct TokenizerConfig {
   std::optional<std::string> eos_token;
   std::optional<std::string> pad_token;
   std::optional<std::string> unk_token;
+
+  // Set for a multilingual translator: they give the tokens around a text.
+  std::optional<LanguageRule> languages = std::nullopt;
 
   // Errors: as TokenizerConfigFile::Token.
   static absl::StatusOr<TokenizerConfig> Of(const TokenizerConfigFile& file);

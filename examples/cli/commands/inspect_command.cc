@@ -281,6 +281,17 @@ void Inspection::AddText() {
   if (has_templates) {
     json_["prompt_template"] = text->templates->default_template().name;
   }
+  const std::vector<NaturalLanguage>& languages = tokenizer.languages().all();
+  if (!languages.empty()) {
+    std::string codes;
+    json::array list;
+    for (const NaturalLanguage& language : languages) {
+      codes += Concat(codes.empty() ? "" : ", ", language.code);
+      list.emplace_back(language.code);
+    }
+    json_["languages"] = std::move(list);
+    report_ += Line("languages", codes);
+  }
   report_ += Line("prompts",
                   has_templates ? "prompt_template.json, default " +
                                       text->templates->default_template().name +

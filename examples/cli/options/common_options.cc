@@ -84,7 +84,9 @@ void AddTemplateOptions(CLI::App* command, RuntimeOptions* options) {
   constexpr char kGroup[] = "Model";
   command
       ->add_option("--from", options->from,
-                   "language of the prompt, as the model's template names it")
+                   "language of the prompt, as the model's template names it; "
+                   "of a multilingual translator by its code or name: "
+                   "eng_Latn, en, English")
       ->option_text("LANGUAGE")
       ->group(kGroup);
   command->add_option("--to", options->to, "language of the output")

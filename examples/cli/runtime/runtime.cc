@@ -249,6 +249,7 @@ absl::StatusOr<Request> Runtime::MakeRequest(RequestBody body,
   bool is_chat = body.prompt && is_chat_;
   if (body.prompt) {
     ASSIGN_OR_RETURN(request.prompt_tokens, MakePrompt(body));
+    if (!is_chat) RETURN_IF_ERROR(ForceLanguage(&body));
   } else if (body.messages) {
     ChatInputs inputs = {.messages = *std::move(body.messages)};
     RETURN_IF_ERROR(SettleFinalMessage(body.continue_final_message,
@@ -265,6 +266,15 @@ absl::StatusOr<Request> Runtime::MakeRequest(RequestBody body,
                    CompleteRequest(defaults_, body.given, tokenizer_.get(),
                                    backend_->steps()->description(), &request));
   return request;
+}
+
+absl::Status Runtime::ForceLanguage(RequestBody* body) const {
+  ASSIGN_OR_RETURN(const PromptTemplate* const prompt_template,
+                   FindTemplate(*body));
+  if (ForceFirstOutput(prompt_template->first_output, &body->params)) {
+    body->given.push_back("forced_bos_token_id");
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<TokenId>> Runtime::MakePrompt(

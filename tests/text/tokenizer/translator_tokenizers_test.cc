@@ -1,0 +1,150 @@
+// Errors of the tokenizers of multilingual translators, and cases that the
+// references lack.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/status.h"
+#include "tests/scratch_directory.h"
+#include "tests/source_tree.h"
+#include "tests/status_matchers.h"
+#include "text/prompt_template.h"
+#include "text/tokenizer/tokenizer.h"
+
+namespace espalier {
+namespace {
+
+using ::espalier::testing::ScratchDirectory;
+using ::espalier::testing::StatusIs;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+// A copy of a tokenizer of tests/data/text_models, to change.
+class TranslatorTest : public ::testing::Test {
+ protected:
+  void Copy(const std::string& model) {
+    const std::string from = SourcePath("tests/data/text_models/" + model);
+    for (const auto& file : std::filesystem::directory_iterator(from)) {
+      std::filesystem::copy(file.path(), scratch_.path(file.path().filename()));
+    }
+  }
+
+  void SetConfig(const std::string& field, const json::value& value) {
+    const std::string path = scratch_.path("tokenizer_config.json");
+    json::object config = ParseJson(*ReadFile(path, 1 << 20))->as_object();
+    config[field] = value;
+    scratch_.Write("tokenizer_config.json", WriteJson(config));
+  }
+
+  absl::StatusOr<std::unique_ptr<Tokenizer>> Load() {
+    return Tokenizer::LoadDirectory(scratch_.path());
+  }
+
+  void ExpectRefused(const std::string& message) {
+    EXPECT_THAT(Load(), StatusIs(absl::StatusCode::kInvalidArgument,
+                                 HasSubstr(message)));
+  }
+
+  ScratchDirectory scratch_;
+};
+
+TEST_F(TranslatorTest, TheSourceLanguageOfTheFileStandsAroundTexts) {
+  Copy("nllb");
+  SetConfig("src_lang", "fra_Latn");
+  const auto tokenizer = Load().value();
+  ASSERT_EQ(tokenizer->before_text().size(), 1);
+  EXPECT_EQ(tokenizer->Piece(tokenizer->before_text()[0]), "fra_Latn");
+}
+
+TEST_F(TranslatorTest, AnUnknownSourceLanguageIsRefused) {
+  for (const char* const model : {"nllb", "m2m100", "mbart50"}) {
+    for (const auto& entry :
+         std::filesystem::directory_iterator(scratch_.path())) {
+      std::filesystem::remove(entry.path());
+    }
+    Copy(model);
+    SetConfig("src_lang", "tlh");
+    ExpectRefused(
+        "tokenizer_config.json: src_lang must be a language of the "
+        "vocabulary, got \"tlh\"");
+    SetConfig("src_lang", 7);
+    ExpectRefused("tokenizer_config.json: src_lang must be a string, got 7");
+  }
+}
+
+TEST_F(TranslatorTest, Small100SaysTheTargetBeforeTheSource) {
+  Copy("m2m100");
+  SetConfig("tokenizer_class", "SMALL100Tokenizer");
+  const auto tokenizer = Load().value();
+  EXPECT_TRUE(tokenizer->before_text().empty());
+  const auto templates =
+      PromptTemplates::Load(scratch_.path(), *tokenizer).value();
+  const auto* const into_french = templates.Find("en", "fr").value();
+  ASSERT_EQ(into_french->before_text.size(), 1);
+  EXPECT_EQ(tokenizer->Piece(into_french->before_text[0]), "__fr__");
+  EXPECT_EQ(into_french->first_output, std::nullopt);
+}
+
+TEST_F(TranslatorTest, WhatIsNotSupportedIsRefusedByName) {
+  Copy("m2m100");
+  SetConfig("language_codes", "wmt20");
+  ExpectRefused("language_codes must be m2m100 or wmt21, got \"wmt20\"");
+  SetConfig("language_codes", nullptr);
+  SetConfig("sp_model_kwargs", {{"enable_sampling", true}});
+  ExpectRefused("sp_model_kwargs must be empty, got ");
+  SetConfig("sp_model_kwargs", nullptr);
+  SetConfig("tokenizer_class", "SpeechTokenizer");
+  ExpectRefused(
+      "must be M2M100Tokenizer or SMALL100Tokenizer, or the model_type of "
+      "config.json m2m_100, got another class");
+  SetConfig("tokenizer_class", "M2M100Tokenizer");
+  SetConfig("unk_token", "<nothing>");
+  ExpectRefused("unk_token must be a token of vocab.json, got \"<nothing>\"");
+  SetConfig("unk_token", "<unk>");
+  SetConfig("extra_special_tokens", {"__fr__", "__tlh__"});
+  ExpectRefused(
+      "further special tokens must be those of languages, got \"__tlh__\"");
+  SetConfig("extra_special_tokens", json::array());
+  SetConfig("added_tokens_decoder", {{"5", {{"content", "__fr__"}}}});
+  ExpectRefused("added_tokens_decoder: \"__fr__\" must be a token with a role");
+}
+
+TEST_F(TranslatorTest, NllbsPiecesAloneHaveNoLanguages) {
+  Copy("mbart50");
+  SetConfig("tokenizer_class", "NllbTokenizer");
+  ExpectRefused("sentencepiece.bpe.model has no languages");
+  SetConfig("tokenizer_class", "XLMRobertaTokenizer");
+  ExpectRefused(
+      "the tokenizer_class of a sentencepiece.bpe.model must be "
+      "MBartTokenizer or MBart50Tokenizer");
+}
+
+TEST_F(TranslatorTest, ATemplatesNameMayBeTwoNamesOfLanguages) {
+  Copy("mbart50");
+  const auto tokenizer = Load().value();
+  const auto templates =
+      PromptTemplates::Load(scratch_.path(), *tokenizer).value();
+  const auto* const found = templates.Find("en_XX", "fr_XX").value();
+  EXPECT_EQ(found->name, "en_XX-fr_XX");
+  EXPECT_EQ(found->from, "en_XX");
+  for (const char* const name : {"en-fr", "English-French", "eng-fra"}) {
+    EXPECT_EQ(templates.Find(name).value(), found) << name;
+  }
+  EXPECT_EQ(templates.Find("English", "French").value(), found);
+  EXPECT_THAT(templates.Find("en-Frenhc"),
+              StatusIs(absl::StatusCode::kNotFound,
+                       StartsWith("no language \"Frenhc\"; the model has "
+                                  "fr_XX (French), ")));
+  EXPECT_THAT(templates.Find("other"),
+              StatusIs(absl::StatusCode::kNotFound,
+                       "no prompt template \"other\"; the model has default, "
+                       "and one of each pair of its languages, such as "
+                       "ar_AR-sl_SI"));
+}
+
+}  // namespace
+}  // namespace espalier

@@ -46,6 +46,7 @@ extern const ModelFamily kQwen2Family;
 extern const ModelFamily kQwen3Family;
 extern const ModelFamily kStableLmFamily;
 extern const ModelFamily kT5Family;
+extern const ModelFamily kUmt5Family;
 
 // All of them, by model_type.
 std::span<const ModelFamily* const> ModelFamilies();

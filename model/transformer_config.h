@@ -112,6 +112,7 @@ struct TransformerConfig {
   std::optional<TokenId> token_without_position = std::nullopt;
   // kDistances only. All distances from max_distance on share a bias.
   int num_distance_buckets = 0;
+  bool has_layer_distances = false;  // biases of each layer, not of a stack
   int max_distance = 0;
 
   // Scores are divided by its square root; 0: head_dim.

@@ -61,7 +61,8 @@ bool Has(const TensorOwner& owner, TensorFeature feature) {
     case TensorFeature::kLearnedPositions:
       return !is_layer && config.positions == PositionKind::kLearned;
     case TensorFeature::kDistanceBiases:
-      return !is_layer && config.positions == PositionKind::kDistances;
+      return is_layer == config.has_layer_distances &&
+             config.positions == PositionKind::kDistances;
   }
   CHECK(false) << static_cast<int>(feature);
   return false;

@@ -111,7 +111,9 @@ enum class TensorFeature : uint8_t {
   kEmbeddingNorm,     // decoder and encoder, with has_embedding_norm
   kFinalNorm,         // decoder and encoder, without norms_sums
   kLearnedPositions,  // decoder and encoder, with PositionKind::kLearned
-  kDistanceBiases,    // decoder and encoder, with PositionKind::kDistances
+  // With PositionKind::kDistances: decoder and encoder, or, with
+  // has_layer_distances, their layers.
+  kDistanceBiases,
 };
 bool Has(const TensorOwner& owner, TensorFeature feature);
 

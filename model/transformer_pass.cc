@@ -98,8 +98,8 @@ void TransformerPass::Run(const StepPlan& plan, RowRange rows,
     StoreProjections(i, layer, batch, kv_layer);
     if (i == last) batch = KeepLogitsTokens(plan, rows, batch);
     AttendAndAdd(weights, i,
-                 OptionsOf(weights, network_.config().layers[i].window), batch,
-                 kv_layer, plan.stop);
+                 OptionsOf(weights, i, network_.config().layers[i].window),
+                 batch, kv_layer, plan.stop);
     if (!batch.source_rows.empty()) {
       AttendToSourceAndAdd(layer, batch, kv_layer);
     }
@@ -286,14 +286,12 @@ TransformerPass::Batch TransformerPass::KeepLogitsTokens(const StepPlan& plan,
 }
 
 AttentionOptions TransformerPass::OptionsOf(
-    const TransformerStackWeights& stack, int window) const {
+    const TransformerStackWeights& stack, int layer_idx, int window) const {
   const TransformerConfig& config = network_.config();
   return {.scale = config.attention_scale(),
           .soft_cap = static_cast<float>(config.attention_soft_cap),
           .window = window,
-          .biases = stack.distance_biases.empty()
-                        ? nullptr
-                        : stack.distance_biases.data(),
+          .biases = stack.distance_biases_of(layer_idx),
           .max_distance = config.max_distance};
 }
 
@@ -500,8 +498,8 @@ bool TransformerPass::ReadSources(const StepPlan& plan, RowRange rows) {
   for (int i = 0; i < std::ssize(encoder.layers); ++i) {
     if (plan.stop.stop_requested()) return false;
     StoreProjections(i, encoder.layers[i], batch, kv_layer);
-    AttendAndAdd(encoder, i, OptionsOf(encoder, /*window=*/0), batch, kv_layer,
-                 plan.stop);
+    AttendAndAdd(encoder, i, OptionsOf(encoder, i, /*window=*/0), batch,
+                 kv_layer, plan.stop);
     FeedForwardAndAdd(encoder, i, batch.num_tokens);
   }
   if (plan.stop.stop_requested()) return false;

@@ -105,7 +105,7 @@ class TransformerPass {
   void FeedForwardAndAdd(const TransformerStackWeights& stack, int layer_idx,
                          int num_tokens);
   AttentionOptions OptionsOf(const TransformerStackWeights& stack,
-                             int window) const;
+                             int layer_idx, int window) const;
   // gated = activation(gate) * up; without a gate, activation(up) in place.
   //   size  width of a row of `gated`
   void Activate(std::span<float> gate_up, int size,

@@ -1,5 +1,6 @@
 #include "model/transformer_weights.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <new>
@@ -171,9 +172,17 @@ void PackStack(const TensorOwner& owner, const TransformerStackTensors& tensors,
                MatrixPacker* matrices, TransformerStackWeights* weights) {
   const TransformerConfig& config = owner.config;
   if (config.positions == PositionKind::kDistances) {
-    weights->distance_biases = BiasesByDistance(
-        WidenAll(tensors[TablePart::kDistanceBiases], config.num_heads),
-        config.num_heads, config.max_distance, /*sees_all=*/owner.is_encoder);
+    const auto add = [&](const TensorParts& parts) {
+      weights->distance_biases.push_back(BiasesByDistance(
+          WidenAll(parts[TablePart::kDistanceBiases], config.num_heads),
+          config.num_heads, config.max_distance,
+          /*sees_all=*/owner.is_encoder));
+    };
+    if (config.has_layer_distances) {
+      std::ranges::for_each(tensors.layers, add);
+    } else {
+      add(tensors);
+    }
   }
   weights->layers.resize(tensors.layers.size());
   for (size_t i = 0; i < tensors.layers.size(); ++i) {

@@ -41,8 +41,14 @@ using WeightParts =
 // there also if tied, and its bias is that of the logits. Positions are empty
 // if they are sinusoidal and not stored.
 struct TransformerStackWeights : WeightParts {
-  // As AttentionOptions::biases.
-  std::vector<float> distance_biases;
+  // Returns those of a layer, as AttentionOptions::biases; null: none.
+  const float* distance_biases_of(size_t layer) const {
+    if (distance_biases.empty()) return nullptr;
+    return distance_biases[distance_biases.size() == 1 ? 0 : layer].data();
+  }
+
+  // One for all layers, or one a layer (has_layer_distances), or none.
+  std::vector<std::vector<float>> distance_biases;
   std::vector<WeightParts> layers;
 };
 

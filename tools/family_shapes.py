@@ -513,4 +513,18 @@ SHAPES = [
         20,
         dtype="float32",
     ),
+    Shape("umt5", "umt5", _t5(feed_forward_proj="gated-gelu"), 26),
+    Shape(
+        "umt5_unscaled",
+        "umt5",
+        _t5(
+            num_heads=3,
+            feed_forward_proj="relu",
+            tie_word_embeddings=False,
+            num_decoder_layers=3,
+        ),
+        20,
+        dtype="float32",
+        has_own_head=True,
+    ),
 ]

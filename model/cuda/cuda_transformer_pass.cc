@@ -122,16 +122,16 @@ CudaAttentionShape CudaTransformerPass::attention_shape() const {
 }
 
 CudaAttentionShape CudaTransformerPass::SelfAttentionShape(
-    const CudaTransformerStack& stack) const {
+    const CudaTransformerStack& stack, int layer_idx) const {
   CudaAttentionShape shape = attention_shape();
-  shape.biases = stack.distance_biases;
+  shape.biases = stack.distance_biases_of(layer_idx);
   shape.max_distance = config_.max_distance;
   return shape;
 }
 
 // With the layer's window, if that hides anything.
 CudaAttentionShape CudaTransformerPass::LayerShape(int layer_idx) const {
-  CudaAttentionShape shape = SelfAttentionShape(weights_);
+  CudaAttentionShape shape = SelfAttentionShape(weights_, layer_idx);
   const int window = config_.layers[layer_idx].window;
   if (window < config_.max_context) shape.window = window;
   return shape;
@@ -380,7 +380,7 @@ absl::Status CudaTransformerPass::ReadSources(const CudaBatch& batch,
     const CudaWeightParts& layer = encoder.layers[i];
     RETURN_IF_ERROR(StoreProjections(layer, /*layer_idx=*/0, tokens, stream));
     RETURN_IF_ERROR(CudaAttention(
-        sources.attention, SelfAttentionShape(encoder), scratch_.qkv,
+        sources.attention, SelfAttentionShape(encoder, i), scratch_.qkv,
         weights_.widths.qkv(), source_kv_.cache, /*layer=*/0, scratch_.attended,
         scratch_.attention, device_, stream));
     RETURN_IF_ERROR(

@@ -89,8 +89,8 @@ class CudaTransformerPass {
                       const CudaTransformerOptions& options,
                       const CudaDevice& device);
 
-  CudaAttentionShape SelfAttentionShape(
-      const CudaTransformerStack& stack) const;
+  CudaAttentionShape SelfAttentionShape(const CudaTransformerStack& stack,
+                                        int layer_idx) const;
   CudaAttentionShape LayerShape(int layer_idx) const;  // decoder layer
   CudaNorm Norm(const CudaNormWeights& weights) const;
   // Returns the norm after a residual add: with norms_sums `own`, whose result

@@ -85,10 +85,15 @@ class WeightPlacer {
                   CudaTransformerStack* stack) {
     static const TensorParts kNone;
     PlaceParts(owner, from == nullptr ? kNone : *from, stack);
-    stack->distance_biases =
-        VectorIf(config_.positions == PositionKind::kDistances,
-                 config_.num_heads * (2 * config_.max_distance + 1));
     stack->layers.resize(owner.layers().size());
+    if (config_.positions == PositionKind::kDistances) {
+      stack->distance_biases.resize(
+          config_.has_layer_distances ? stack->layers.size() : 1);
+      for (float*& biases : stack->distance_biases) {
+        biases =
+            VectorIf(true, config_.num_heads * (2 * config_.max_distance + 1));
+      }
+    }
     for (size_t i = 0; i < stack->layers.size(); ++i) {
       PlaceParts(owner.OfLayer(i), from == nullptr ? kNone : from->layers[i],
                  &stack->layers[i]);
@@ -190,14 +195,16 @@ class ModelUploader {
                            const TransformerStackTensors& from,
                            const CudaTransformerStack& to) {
     RETURN_IF_ERROR(UploadParts(owner, from, to));
-    if (to.distance_biases != nullptr) {
-      TransformerTensor buckets = from[TablePart::kDistanceBiases];
+    for (size_t i = 0; i < to.distance_biases.size(); ++i) {
+      const TensorParts& parts =
+          config_.has_layer_distances ? from.layers[i] : from;
+      TransformerTensor buckets = parts[TablePart::kDistanceBiases];
       buckets.num_rows *= config_.num_heads;  // all numbers
       RETURN_IF_ERROR(uploader_.UploadFloats(
           BiasesByDistance(WidenedNumbers(std::span(&buckets, 1)),
                            config_.num_heads, config_.max_distance,
                            /*sees_all=*/owner.is_encoder),
-          to.distance_biases));
+          to.distance_biases[i]));
     }
     for (size_t i = 0; i < to.layers.size(); ++i) {
       RETURN_IF_ERROR(

@@ -65,8 +65,15 @@ using CudaWeightParts =
 // An encoder, or a decoder, and its weights outside of layers. A tied head has
 // the embedding's memory, and the head's bias is that of the logits.
 struct CudaTransformerStack : CudaWeightParts {
-  // Biases of attention scores, [num_heads, 2 * max_distance + 1]; or null.
-  float* distance_biases = nullptr;
+  // Returns those of a layer; null: none.
+  const float* distance_biases_of(size_t layer) const {
+    if (distance_biases.empty()) return nullptr;
+    return distance_biases[distance_biases.size() == 1 ? 0 : layer];
+  }
+
+  // Biases of attention scores, [num_heads, 2 * max_distance + 1]: of all
+  // layers, or of each (has_layer_distances), or none.
+  std::vector<float*> distance_biases;
   std::vector<CudaWeightParts> layers;
 };
 

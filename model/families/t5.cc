@@ -1,6 +1,7 @@
 // T5: biases of scores by distance in place of positions, RMSNorm, scores that
 // are not divided. T5 1.1 and Flan-T5 have a gate, and a head of their own;
-// so have mT5 and mT0, which are T5 1.1 by another name.
+// so have mT5 and mT0, which are T5 1.1 by another name. UMT5 has biases of
+// each layer.
 #include <limits>
 #include <string_view>
 
@@ -202,8 +203,8 @@ absl::Status ReadT5Fields(const json::object& json, const T5Defaults& defaults,
   return absl::OkStatus();
 }
 
-absl::Status ReadT5(const json::object& json, TransformerConfig* config) {
-  RETURN_IF_ERROR(ReadT5Fields(json, {2048, 6, 8, "relu"}, config));
+absl::Status ReadHeadScale(const json::object& json,
+                           TransformerConfig* config) {
   // Default of scale_decoder_outputs.
   ASSIGN_OR_RETURN(const bool is_tied,
                    ReadBool(json, "tie_word_embeddings", true));
@@ -212,8 +213,24 @@ absl::Status ReadT5(const json::object& json, TransformerConfig* config) {
   return absl::OkStatus();
 }
 
+absl::Status ReadT5(const json::object& json, TransformerConfig* config) {
+  RETURN_IF_ERROR(ReadT5Fields(json, {2048, 6, 8, "relu"}, config));
+  return ReadHeadScale(json, config);
+}
+
 absl::Status ReadMt5(const json::object& json, TransformerConfig* config) {
   return ReadT5Fields(json, {1024, 8, 6, "gated-gelu"}, config);
+}
+
+absl::Status ReadUmt5(const json::object& json, TransformerConfig* config) {
+  RETURN_IF_ERROR(ReadT5Fields(json, {1024, 8, 6, "gated-gelu"}, config));
+  RETURN_IF_ERROR(ReadHeadScale(json, config));
+  constexpr std::string_view kLayerBiases =
+      "layer.0.SelfAttention.relative_attention_bias";
+  config->has_layer_distances = true;
+  config->names.distance_biases = kLayerBiases;
+  config->encoder->names.distance_biases = kLayerBiases;
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -228,6 +245,12 @@ constexpr ModelFamily kMt5Family = {
     .name = "mT5",
     .architecture = "MT5ForConditionalGeneration",
     .read = ReadMt5,
+    .is_encoder_decoder = true};
+constexpr ModelFamily kUmt5Family = {
+    .model_type = "umt5",
+    .name = "UMT5",
+    .architecture = "UMT5ForConditionalGeneration",
+    .read = ReadUmt5,
     .is_encoder_decoder = true};
 
 }  // namespace espalier

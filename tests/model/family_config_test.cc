@@ -67,7 +67,7 @@ TEST(FamilyConfigTest, WhatNoFamilyHasIsRefused) {
        "llama, m2m_100, marian, mbart, mistral, mt5, opt, pegasus, phi3, "
        "qwen2, "
        "qwen3, "
-       "stablelm or t5, got \"qwen2_moe\""},
+       "stablelm, t5 or umt5, got \"qwen2_moe\""},
       {"qwen3",
        {{"model_type", "\"internvl\""},
         {"llm_config", "{\"model_type\": \"qwen2\"}"}},
@@ -370,7 +370,8 @@ TEST(FamilyConfigTest, MissingFieldsOfEncoderDecodersHaveTheirDefaults) {
                                     {"mbart", 2},
                                     {"pegasus", 1},
                                     {"t5", 1},
-                                    {"mt5", 1}}) {
+                                    {"mt5", 1},
+                                    {"umt5", 1}}) {
     EXPECT_THAT(ReadChanged(family, {{"eos_token_id", kAbsent}})->eos_token_ids,
                 ElementsAre(eos));
   }
@@ -411,6 +412,14 @@ TEST(FamilyConfigTest, MissingFieldsOfEncoderDecodersHaveTheirDefaults) {
   EXPECT_EQ(config.activation, Activation::kGeluTanh);
   EXPECT_TRUE(config.has_gate);
   EXPECT_FALSE(config.scales_head);
+  // UMT5 has a gate by default, too, and T5's scale.
+  config = *ReadChanged("umt5", {{"feed_forward_proj", kAbsent},
+                                 {"dense_act_fn", kAbsent},
+                                 {"is_gated_act", kAbsent},
+                                 {"scale_decoder_outputs", kAbsent},
+                                 {"tie_word_embeddings", kAbsent}});
+  EXPECT_TRUE(config.has_gate && config.scales_head);
+  EXPECT_TRUE(config.has_layer_distances);
   // Norms are before the parts, whatever the file of a conversion says.
   EXPECT_FALSE(ReadChanged("pegasus", {{"normalize_before", "true"},
                                        {"add_final_layer_norm", "true"}})

@@ -363,6 +363,45 @@ TEST(PublishedConfigTest, Mbart50) {
   EXPECT_OK(CheckCudaLimits(config));
 }
 
+// T5 1.1 by its fields.
+TEST(PublishedConfigTest, Madlad400) {
+  const TransformerConfig config = ReadPublished(R"({
+    "architectures": ["T5ForConditionalGeneration"],
+    "classifier_dropout": 0.0, "d_ff": 8192, "d_kv": 128, "d_model": 1024,
+    "decoder_start_token_id": 0, "dense_act_fn": "gelu_new",
+    "dropout_rate": 0.1, "eos_token_id": 2, "feed_forward_proj": "gated-gelu",
+    "initializer_factor": 1.0, "is_encoder_decoder": true,
+    "is_gated_act": true, "layer_norm_epsilon": 1e-06, "model_type": "t5",
+    "n_positions": 512, "num_decoder_layers": 32, "num_heads": 16,
+    "num_layers": 32, "output_past": true, "pad_token_id": 1,
+    "relative_attention_max_distance": 128,
+    "relative_attention_num_buckets": 32, "task_specific_params": {},
+    "tie_word_embeddings": false, "use_cache": true, "vocab_size": 256000})");
+  EXPECT_TRUE(config.has_gate && config.may_lack_head);
+  EXPECT_FALSE(config.scales_head);
+  EXPECT_EQ(config.q_size(), 2048);
+  EXPECT_OK(CheckCudaLimits(config));
+}
+
+TEST(PublishedConfigTest, Umt5) {
+  const TransformerConfig config = ReadPublished(R"({
+    "architectures": ["UMT5ForConditionalGeneration"],
+    "classifier_dropout": 0.0, "d_ff": 1024, "d_kv": 64, "d_model": 512,
+    "decoder_start_token_id": 0, "dense_act_fn": "gelu_new",
+    "dropout_rate": 0.1, "eos_token_id": 1, "feed_forward_proj": "gated-gelu",
+    "initializer_factor": 1.0, "is_encoder_decoder": true,
+    "is_gated_act": true, "layer_norm_epsilon": 1e-06, "model_type": "umt5",
+    "num_decoder_layers": 8, "num_heads": 6, "num_layers": 8,
+    "output_past": true, "pad_token_id": 0,
+    "relative_attention_max_distance": 128,
+    "relative_attention_num_buckets": 32, "scalable_attention": true,
+    "tie_word_embeddings": false, "tokenizer_class": "T5Tokenizer",
+    "use_cache": true, "vocab_size": 256384})");
+  EXPECT_TRUE(config.has_gate && config.has_layer_distances);
+  EXPECT_FALSE(config.scales_head);
+  EXPECT_OK(CheckCudaLimits(config));
+}
+
 TEST(PublishedConfigTest, Mt0) {
   const TransformerConfig config = ReadPublished(R"({
     "architectures": ["MT5ForConditionalGeneration"], "d_ff": 1024,

@@ -127,6 +127,10 @@ TEST(TransformerPartsTest, OwnersOfATensorFollowTheConfig) {
   }
   config.positions = PositionKind::kDistances;
   EXPECT_TRUE(Has(encoder, kDistanceBiases));
+  EXPECT_FALSE(Has(layer, kDistanceBiases));
+  config.has_layer_distances = true;
+  EXPECT_FALSE(Has(encoder, kDistanceBiases));
+  EXPECT_TRUE(Has(layer, kDistanceBiases));
 }
 
 TEST(TransformerPartsTest, NoTensorIsBothInLayersAndOutsideOfThem) {

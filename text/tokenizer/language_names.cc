@@ -6,8 +6,8 @@ namespace espalier {
 namespace {
 
 struct LanguageName {
-  std::string_view code;         // of FLORES-200: ISO 639-3 and the script
-  std::string_view short_codes;  // of ISO 639-1, with "," between them
+  std::string_view code;         // FLORES-200's: ISO 639-3 and the script
+  std::string_view short_codes;  // ISO 639-1's, with "," between them
   std::string_view names;        // in English, with "|" between them
 };
 

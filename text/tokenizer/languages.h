@@ -45,8 +45,8 @@ struct Direction {
 // The languages of a vocabulary, as the tokenizer's class knows them.
 struct LanguageRule {
   LanguageMark mark = LanguageMark::kSourceFirst;
-  bool (*is_code)(std::string_view token) = nullptr;  // of special tokens
-  std::string source;     // of texts whose request names none
+  bool (*is_code)(std::string_view token) = nullptr;  // a special one
+  std::string source;                                 // if a request names none
   std::string source_in;  // the file that names it; empty: none does
 };
 

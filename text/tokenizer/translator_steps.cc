@@ -12,7 +12,7 @@ namespace {
 
 using enum TokenizerClass;
 
-// Of mBART-50; mBART-cc25 has the first 25.
+// Languages of mBART-50; mBART-cc25 has the first 25.
 constexpr std::string_view kMbartCodes[] = {
     "ar_AR", "cs_CZ", "de_DE", "en_XX", "es_XX", "et_EE", "fi_FI", "fr_XX",
     "gu_IN", "hi_IN", "it_IT", "ja_XX", "kk_KZ", "ko_KR", "lt_LT", "lv_LV",

@@ -190,8 +190,8 @@ void TransformerPass::Embed(const Batch& batch,
       const auto to = RowsBetween(x, t, t + 1, size);
       if (!projects) embedding.CopyRow(batch.tokens[t], to);
       if (config.scales_embeddings) ScaleInPlace(scale, to);
-      // The norm's place in memory is free until the row's norm is taken.
       if (config.token_without_position == batch.tokens[t]) continue;
+      // The norm's place in memory is free until the row's norm is taken.
       AddPosition(stack, batch.positions[t],
                   RowsBetween(normed, t, t + 1, size), to);
     }

@@ -36,6 +36,7 @@ from transformers import (
     AutoModelForSeq2SeqLM,
     AutoTokenizer,
     BartTokenizer,
+    ByT5Tokenizer,
     M2M100Tokenizer,
     MarianTokenizer,
     PreTrainedTokenizerFast,
@@ -374,6 +375,10 @@ def make_tokenizer(name: str, directory: Path) -> None:
         make_marian(directory, 700, 460, has_bytes=True)
     elif name == "t5":
         make_t5(directory)
+    elif name == "byt5":
+        write_config(
+            directory, "tokenizer_config.json", {"tokenizer_class": "ByT5Tokenizer"}
+        )
     elif name == "m2m100":
         make_m2m100(directory)
     elif name.startswith("nllb"):
@@ -393,14 +398,14 @@ def make_tokenizer(name: str, directory: Path) -> None:
 
 def load(name: str, directory: Path) -> Any:
     kind: Any = {"t5": T5Tokenizer, "bart": BartTokenizer}.get(name, MarianTokenizer)
-    if name in DIRECTIONS:
+    if name in DIRECTIONS or name == "byt5":
         kind = AutoTokenizer
     return kind.from_pretrained(directory)
 
 
 def plain_tokens(tokenizer: Any, text: str) -> list[int] | None:
     """No special token is recognised; None where the library does all the same."""
-    if isinstance(tokenizer, MarianTokenizer | M2M100Tokenizer):
+    if isinstance(tokenizer, MarianTokenizer | M2M100Tokenizer | ByT5Tokenizer):
         pieces = tokenizer.tokenize(text, split_special_tokens=True)
         return tokenizer.convert_tokens_to_ids(pieces)
     if any(token in text for token in tokenizer.all_special_tokens):
@@ -447,6 +452,17 @@ def of_direction(tokenizer: Any, text: str, source: str, target: str) -> Row:
     }
 
 
+def of_bytes(tokenizer: Any, rng: random.Random) -> Row:
+    """Whole characters, as transformers drops parts of some."""
+    line = rng.choice(sentences()[1])[: rng.randint(0, 12)]
+    parts = [tokenizer(c, add_special_tokens=False)["input_ids"] for c in line]
+    parts += [[rng.randrange(259, len(tokenizer))] for _ in range(rng.randint(0, 2))]
+    rng.shuffle(parts)
+    tokens = [token for part in parts for token in part]
+    text = tokenizer.decode(tokens, skip_special_tokens=True)
+    return {"tokens": tokens, "decoded": text}
+
+
 def of_model(
     tokenizer: Any, model: Any, text: str, num_beams: int, forced: int | None = None
 ) -> Row:
@@ -476,7 +492,14 @@ def of_model(
 def references(name: str, directory: Path, num_lines: int) -> list[Row]:
     rng = random.Random(SEED)
     tokenizer = load(name, directory)
-    rows = [of_text(tokenizer, line) for line in random_lines(rng, num_lines)]
+    lines = random_lines(rng, num_lines)
+    if name == "byt5":
+        # transformers adds no second EOS to a text that ends with one.
+        lines += random_lines(rng, num_lines)[len(ODD) :]
+        lines = [line for line in lines if not line.rstrip().endswith("</s>")]
+        rows = [of_text(tokenizer, line) for line in lines[:num_lines]]
+        return rows + [of_bytes(tokenizer, rng) for _ in range(num_lines)]
+    rows = [of_text(tokenizer, line) for line in lines]
     size = num_tokens(tokenizer)
     rows += [of_tokens(tokenizer, rng, size) for _ in range(num_lines)]
     directions = DIRECTIONS.get(name, [])
@@ -515,7 +538,7 @@ def main() -> int:
     parser.add_argument("--keep", action="store_true", help="the tokenizers there are")
     args = parser.parse_args()
     logging.set_verbosity_error()
-    for name in ["marian", "marian_bytes", "t5", "bart", *DIRECTIONS]:
+    for name in ["marian", "marian_bytes", "t5", "bart", "byt5", *DIRECTIONS]:
         if args.only not in (None, name):
             continue
         directory = args.output / name

@@ -223,6 +223,24 @@ TEST_P(TranslatorTextsTest, FromAndToTakeCodesAndNames) {
               HasSubstr("\n  languages      "));
 }
 
+TEST(TextModelsFilesTest, InspectNamesTheFilesOfATokenizer) {
+  const auto file = [](const std::string& name) {
+    const std::string out =
+        RunEspalier({"inspect", SourcePath("tests/data/text_models/") + name})
+            .out;
+    const size_t begin = out.find("\n  tokenizer ");
+    return out.substr(begin, out.find('\n', begin + 1) - begin);
+  };
+  EXPECT_THAT(file("m2m100"),
+              HasSubstr("sentencepiece.bpe.model and vocab.json, Sentence"));
+  EXPECT_THAT(file("mbart50"), HasSubstr("sentencepiece.bpe.model, Sentence"));
+  const ScratchDirectory model;
+  LinkFiles(FamilyPath("t5"), model);
+  LinkFiles(SourcePath("tests/data/text_models/byt5"), model);
+  EXPECT_THAT(RunEspalier({"inspect", model.path()}).out,
+              HasSubstr("\n  tokenizer      none: bytes, as ByT5's, 384 "));
+}
+
 INSTANTIATE_TEST_SUITE_P(All, TranslatorTextsTest,
                          ::testing::Values("nllb", "m2m100", "mbart50"),
                          [](const auto& test) { return test.param; });

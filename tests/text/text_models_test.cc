@@ -166,7 +166,7 @@ INSTANTIATE_TEST_SUITE_P(All, TextModelsTest,
                                            "t5_pieces", "bart", "bart_merges",
                                            "nllb", "nllb_legacy", "m2m100",
                                            "mbart50", "mbart50_json",
-                                           "mbart_cc25"),
+                                           "mbart_cc25", "byt5"),
                          [](const auto& test) { return test.param; });
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "base/status.h"
 #include "base/wording.h"
+#include "text/tokenizer/byt5_tokenizer.h"
 #include "text/tokenizer/directory_tokenizer.h"
 #include "text/tokenizer/incremental_detokenizer.h"
 #include "text/tokenizer/m2m100_tokenizer.h"
@@ -23,6 +24,7 @@ namespace espalier {
 namespace {
 
 constexpr std::string_view kJsonName = "tokenizer.json";
+constexpr std::string_view kByt5File = "tokenizer_config.json";
 
 absl::StatusOr<bool> IsThere(const std::string& path) {
   std::error_code error;
@@ -116,6 +118,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::LoadDirectory(
   RETURN_IF_ERROR(CheckFilesWith(directory, *file));
   if (*file == "source.spm") return LoadMarianTokenizer(directory);
   if (*file == "spiece.model") return LoadT5Tokenizer(directory);
+  if (*file == kByt5File) return LoadByt5Tokenizer(directory);
   if (*file == "sentencepiece.bpe.model") {
     ASSIGN_OR_RETURN(const bool has_numbers,
                      IsThere(directory + "/vocab.json"));
@@ -144,6 +147,9 @@ absl::StatusOr<std::optional<std::string_view>> Tokenizer::FileOf(
                      IsThere(Concat(directory, "/", name)));
     if (is_there) return std::optional(name);
   }
+  // A ByT5 has no vocabulary. What is wrong with the file says its reader.
+  const absl::StatusOr<bool> is_byt5 = IsByt5(directory);
+  if (is_byt5.ok() && *is_byt5) return kByt5File;
   return std::nullopt;
 }
 

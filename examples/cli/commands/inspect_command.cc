@@ -147,6 +147,10 @@ std::string DescribeFile(const std::string& model) {
   const std::string file(Tokenizer::FileOf(model).value().value());
   if (file == "tokenizer.json") return file;
   if (file == "merges.txt") return "vocab.json and merges.txt";
+  if (file == "tokenizer_config.json") return "none: bytes, as ByT5's";
+  if (file == "sentencepiece.bpe.model" && IsThere(model + "/vocab.json")) {
+    return file + " and vocab.json, SentencePiece";
+  }
   return file + (file == "source.spm" ? " and vocab.json, SentencePiece"
                                       : ", SentencePiece");
 }

@@ -123,6 +123,24 @@ TEST_F(TranslatorTest, NllbsPiecesAloneHaveNoLanguages) {
       "MBartTokenizer or MBart50Tokenizer");
 }
 
+TEST_F(TranslatorTest, AByt5HasNoFileOfAVocabulary) {
+  Copy("byt5");
+  EXPECT_EQ(Tokenizer::FileOf(scratch_.path()).value(),
+            "tokenizer_config.json");
+  SetConfig("additional_special_tokens", {"<extra_id_0>", "<gap>"});
+  const auto tokenizer = Load().value();
+  EXPECT_EQ(tokenizer->vocab_size(), 261);
+  EXPECT_EQ(tokenizer->PieceToId("<gap>"), 260);
+  SetConfig("eos_token", nullptr);
+  ExpectRefused("tokenizer_config.json: eos_token must be a token, got null");
+  SetConfig("eos_token", "</s>");
+  SetConfig("added_tokens_decoder",
+            {{"300", {{"content", "<gap>"}, {"special", true}}}});
+  ExpectRefused("\"<gap>\" must have the id 259 beside ");
+  SetConfig("tokenizer_class", "T5Tokenizer");
+  EXPECT_EQ(Tokenizer::FileOf(scratch_.path()).value(), std::nullopt);
+}
+
 TEST_F(TranslatorTest, ATemplatesNameMayBeTwoNamesOfLanguages) {
   Copy("mbart50");
   const auto tokenizer = Load().value();

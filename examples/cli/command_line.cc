@@ -176,8 +176,10 @@ void AddConstraintOptions(CLI::App* command, const ParamField& field,
             {"choice", json::array(values.begin(), values.end())}});
       });
   add("--must-contain", "TEXT",
-      "the text of the output contains this one, also with one of the other "
-      "options; several: give it several times",
+      Concat("the text of the output contains this one; also beside --regex, "
+             "--choice, --json-schema or --grammar",
+             command->get_name() == "generate" ? ", but not --items" : "",
+             "; several: give it several times"),
       [](const CLI::results_t& values) {
         return WriteJson(json::object{
             {"must_contain", json::array(values.begin(), values.end())}});

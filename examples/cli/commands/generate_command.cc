@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -46,26 +47,37 @@ absl::Status CheckFilesOfTexts(const GenerateOptions& options) {
   return CheckFiles(options.common, "stdout", OutputPath("-"));
 }
 
-bool RestrictsTokens(const GenerationParams& params) {
-  return params.constraint || params.allowed_sequences ||
-         params.allowed_token_ids;
+// A catalogue has no effect beside another field that restricts tokens.
+absl::Status CheckItems(const GeneratorOptions& options,
+                        const GenerationParams& params,
+                        const OptionNames& names) {
+  if (options.items.empty()) return absl::OkStatus();
+  if (params.constraint && params.constraint->items) return absl::OkStatus();
+  for (const auto& [field, is_given] :
+       {std::pair("constraint", params.constraint.has_value()),
+        std::pair("allowed_sequences", params.allowed_sequences.has_value()),
+        std::pair("allowed_token_ids", params.allowed_token_ids.has_value())}) {
+    if (!is_given) continue;
+    return InvalidArgument("--items must be left out with ", names.Of(field),
+                           ", which names no catalogue");
+  }
+  return absl::OkStatus();
 }
 
 // Several catalogues restrict nothing unless one is named.
 void PrintNoteOnItems(const GeneratorOptions& options,
                       const GenerationParams& params) {
-  if (options.items.size() < 2 || RestrictsTokens(params)) return;
+  if (options.items.size() < 2 || params.constraint) return;
   PrintToStderr(Concat("espalier: note: none of the ", options.items.size(),
                        " catalogues of --items is named, so texts are not "
                        "restricted to items; --constraint '{\"items\": \"",
                        options.items.front().name, "\"}' names one\n"));
 }
 
-// A catalogue that is the only one is for all texts, unless another field
-// restricts them.
+// A catalogue that is the only one is for all texts.
 void TakeItems(const GeneratorOptions& options, GenerationParams* params,
                std::vector<std::string_view>* given) {
-  if (options.items.size() != 1 || RestrictsTokens(*params)) return;
+  if (options.items.size() != 1 || params->constraint) return;
   params->constraint = ConstraintParams{.items = options.items.front().name};
   given->push_back("constraint");
 }
@@ -159,6 +171,7 @@ absl::StatusOr<int> Generate(const GenerateOptions& options) {
   const OptionNames& names = options.common.runtime.names;
   ASSIGN_OR_RETURN(GenerationParams params, ReadParams(options.params, names));
   std::vector<std::string_view> given = GivenParams(options.params);
+  RETURN_IF_ERROR(CheckItems(options.common.runtime.generator, params, names));
   TakeItems(options.common.runtime.generator, &params, &given);
   RETURN_IF_ERROR(CheckChat(options.common.runtime));
   RETURN_IF_ERROR(CheckFilesOfTexts(options));

@@ -317,10 +317,17 @@ void AddItemsOption(CLI::App* command, RuntimeOptions* options) {
     }
     return true;
   };
+  const std::string of_file =
+      "a catalogue of items that requests name: JSON lines, each an item, a "
+      "list of token ids or a text";
   command
       ->add_option("--items", set,
-                   "a catalogue of items that requests name: JSON lines, each "
-                   "an item, a list of token ids or a text")
+                   command->get_name() == "generate"
+                       ? of_file +
+                             "; the only one is that of all texts, of "
+                             "several --constraint names one; not with "
+                             "another option that restricts the output"
+                       : of_file)
       ->type_name("NAME=FILE")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->group("Model");

@@ -2,10 +2,14 @@
 // a generator or engine (Generator::items, Engine::items), and reading them
 // from files.
 //
-//   ASSIGN_OR_RETURN(auto songs, LoadItems("songs.jsonl", tokenizer,
-//                                          generator.description().vocab_size));
+//   const ModelDescription& model = generator.description();
+//   ASSIGN_OR_RETURN(
+//       auto songs,
+//       LoadItems("songs.jsonl", generator.tokenizer().get(), model.vocab_size,
+//                 EndIdsByDefault(generator.defaults(), model)));
 //   generator.items().Put("songs", std::move(songs));
 #pragma once
 
 #include "constrain/item_catalogues.h"
+#include "request/generation_defaults.h"
 #include "request/read_items.h"

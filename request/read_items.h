@@ -50,12 +50,12 @@ absl::StatusOr<std::vector<TokenId>> ItemOfText(const Tokenizer& tokenizer,
 // wrong with it; or if there is no item, or too many.
 absl::StatusOr<std::shared_ptr<const ItemCatalogue>> ReadItems(
     std::string_view lines, const Tokenizer* tokenizer, int vocab_size,
-    std::span<const TokenId> end_ids = {});
+    std::span<const TokenId> end_ids);
 
 // Returns the catalogue of a file.
 // Errors: as ReadItems and MappedFile::Open, naming the file.
 absl::StatusOr<std::shared_ptr<const ItemCatalogue>> LoadItems(
     const std::string& path, const Tokenizer* tokenizer, int vocab_size,
-    std::span<const TokenId> end_ids = {});
+    std::span<const TokenId> end_ids);
 
 }  // namespace espalier

@@ -167,7 +167,8 @@ TEST_F(ItemsEngineTest, TextsHaveTheTokensThatTheModelWrites) {
   ASSERT_OK_AND_ASSIGN(
       const auto cities,
       ReadItems("\"Paris\"\n\"Lyon\"\n\"Où est la gare ?\"\n",
-                options_.tokenizer.get(), model_->description().vocab_size));
+                options_.tokenizer.get(), model_->description().vocab_size,
+                model_->description().eos_token_ids));
   options_.items->Put("cities", cities);
   std::vector<Request> requests = {ForItems("cities", 9),
                                    ForItems("cities", 9)};

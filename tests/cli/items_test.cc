@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
@@ -157,6 +158,21 @@ TEST_F(ItemsTest, ErrorsNameTheOptionTheFileAndTheLine) {
                         "\"a\", \"b\", got \"c\""));
   EXPECT_THAT(error({"--items", "a=" + cities_, "--start-after", "x"}),
               HasSubstr("--start-after must be unset with --items, got \"x\""));
+}
+
+// The config has the ids that end outputs, which items are checked for.
+TEST_F(ItemsTest, ConstrainRefusesABadConfigButNeedsNone) {
+  std::filesystem::create_symlink(SourcePath("models/en-fr/tokenizer.model"),
+                                  scratch_.path("tokenizer.model"));
+  const std::vector<std::string> args = {"constrain", "--items",       cities_,
+                                         "-m",        scratch_.path(), "Paris"};
+  const ProgramRun without = RunEspalier(args);
+  EXPECT_EQ(without.exit_code, 0) << without.err;
+  scratch_.Write("config.json", "{");
+  const ProgramRun bad = RunEspalier(args);
+  EXPECT_EQ(bad.exit_code, 2) << bad.out;
+  EXPECT_THAT(bad.err, StartsWith("espalier: -m: "));
+  EXPECT_THAT(bad.err, HasSubstr("config.json: not JSON"));
 }
 
 TEST_F(ItemsTest, ConstrainSaysWhichItemsThereAre) {

@@ -28,7 +28,8 @@ void AppendLines(const ItemCatalogue& items, ItemCatalogue::Node node,
 }  // namespace
 
 FUZZ_TARGET(item_lines, input) {
-  const auto items = ReadItems(input, /*tokenizer=*/nullptr, kNumTokens);
+  const auto items =
+      ReadItems(input, /*tokenizer=*/nullptr, kNumTokens, /*end_ids=*/{});
   if (!items.ok()) {
     CheckBadInput(items.status());
     return;
@@ -36,7 +37,8 @@ FUZZ_TARGET(item_lines, input) {
   json::array tokens;
   std::string lines;
   AppendLines(**items, ItemCatalogue::kRoot, &tokens, &lines);
-  const auto again = ReadItems(lines, /*tokenizer=*/nullptr, kNumTokens);
+  const auto again =
+      ReadItems(lines, /*tokenizer=*/nullptr, kNumTokens, /*end_ids=*/{});
   CHECK(again.ok()) << lines;
   CHECK((*again)->num_items() == (*items)->num_items()) << lines;
   CHECK((*again)->num_nodes() == (*items)->num_nodes()) << lines;

@@ -39,8 +39,9 @@ std::vector<std::vector<TokenId>> ItemsOf(const ItemCatalogue& catalogue) {
 
 absl::StatusOr<std::vector<std::vector<TokenId>>> ReadToLists(
     std::string_view lines, const Tokenizer* tokenizer = nullptr) {
-  ASSIGN_OR_RETURN(const auto catalogue,
-                   ReadItems(lines, tokenizer, kItemsVocabSize));
+  ASSIGN_OR_RETURN(
+      const auto catalogue,
+      ReadItems(lines, tokenizer, kItemsVocabSize, /*end_ids=*/{}));
   return ItemsOf(*catalogue);
 }
 
@@ -126,13 +127,13 @@ TEST(ReadItemsTest, AFarTooLongTextIsRefusedByItsBeginning) {
       Tokenizer::Load(SourcePath("models/en-fr/tokenizer.model")));
   const std::string text(20'000'000, 'a');
   const auto items = ReadItems(Concat("[7]\n\"", text, "\""), tokenizer.get(),
-                               kItemsVocabSize);
+                               kItemsVocabSize, /*end_ids=*/{});
   EXPECT_EQ(Message(items.status()),
             "line 2: an item must have at most 1024 tokens, got a text of "
             "20000000 bytes");
   // A text of more bytes than tokens.
   EXPECT_OK(ReadItems(Concat("\"", std::string(1500, ' '), "la gare\""),
-                      tokenizer.get(), kItemsVocabSize)
+                      tokenizer.get(), kItemsVocabSize, /*end_ids=*/{})
                 .status());
 }
 
@@ -161,13 +162,16 @@ TEST(ReadItemsTest, AFileIsNamedInItsErrors) {
   const testing::ScratchDirectory scratch;
   const std::string path = scratch.path("songs.jsonl");
   std::ofstream(path) << "[7, 8]\n[9]\n";
-  ASSERT_OK_AND_ASSIGN(const auto items,
-                       LoadItems(path, nullptr, kItemsVocabSize));
+  ASSERT_OK_AND_ASSIGN(
+      const auto items,
+      LoadItems(path, nullptr, kItemsVocabSize, /*end_ids=*/{}));
   EXPECT_EQ(items->num_items(), 2);
   std::ofstream(path) << "[7, 8]\n[9\n";
-  const auto error = LoadItems(path, nullptr, kItemsVocabSize).status();
+  const auto error =
+      LoadItems(path, nullptr, kItemsVocabSize, /*end_ids=*/{}).status();
   EXPECT_THAT(Message(error), HasSubstr(path + ": line 2: "));
-  const auto missing = LoadItems(path + "x", nullptr, kItemsVocabSize).status();
+  const auto missing =
+      LoadItems(path + "x", nullptr, kItemsVocabSize, /*end_ids=*/{}).status();
   EXPECT_EQ(missing.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(Message(missing), HasSubstr(path + "x"));
 }

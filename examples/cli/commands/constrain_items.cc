@@ -177,7 +177,11 @@ absl::StatusOr<int> ConstrainToItems(const ConstrainOptions& options) {
   if (tokenizer != nullptr) {
     // A directory of a tokenizer alone has no config.
     const auto config = ReadTransformerConfig(options.model);
-    if (config.ok()) end_ids = config->eos_token_ids;
+    if (config.ok()) {
+      end_ids = config->eos_token_ids;
+    } else if (!absl::IsNotFound(config.status())) {
+      return Annotate(config.status(), options.names.Of("model"));
+    }
   }
   const Stopwatch stopwatch;
   absl::StatusOr<std::shared_ptr<const ItemCatalogue>> items =

@@ -224,9 +224,10 @@ absl::Status TraceTrees::AddTo(Open& open, TraceRequest event) {
 absl::Status TraceTrees::AddTo(Open& open, TraceCandidate event) {
   TraceTree& tree = *open.tree;
   RETURN_IF_ERROR(CheckCandidate(tree, open.SlotOf(event.parent), event));
+  std::unordered_set<TokenId>* after = nullptr;
   if (const TraceLegalRow* const row = tree.LegalAfter(event.parent)) {
-    RETURN_IF_ERROR(CheckIsLegal(*row, open.legal[event.parent], event.token));
-    open.legal[event.parent].insert(event.token);
+    after = &open.legal[event.parent];
+    RETURN_IF_ERROR(CheckIsLegal(*row, *after, event.token));
   }
   if (event.slot) {
     int& newest = open.newest_steps[*event.slot];
@@ -236,6 +237,7 @@ absl::Status TraceTrees::AddTo(Open& open, TraceCandidate event) {
     }
     newest = event.step;
   }
+  if (after != nullptr) after->insert(event.token);
   if (event.step > tree.num_steps()) tree.steps.emplace_back();
   tree.num_slots = std::max(
       {tree.num_slots, event.parent_slot + 1, event.slot.value_or(0) + 1});

@@ -210,6 +210,18 @@ TEST(TraceTreesTest, LegalTokensStandAtTheNodesThatTheyFollow) {
   EXPECT_GT(num_rows, 10);
 }
 
+TEST(TraceTreesTest, ARefusedCandidateIsNoneOfThoseAfterItsParent) {
+  TraceTrees trees;
+  for (const TraceEvent& event : std::vector<TraceEvent>{
+           TraceRequest{}, TraceLegal{.rows = {{.num_legal = 2}}},
+           TraceCandidate{.slot = 0, .token = 7}}) {
+    ASSERT_OK(trees.Add(event));
+  }
+  EXPECT_THAT(trees.Add(TraceCandidate{.node = 1, .slot = 0, .token = 8}),
+              StatusIs(kInvalid, HasSubstr("slot 0 is taken in step 1")));
+  EXPECT_OK(trees.Add(TraceCandidate{.node = 1, .slot = 1, .token = 9}));
+}
+
 TEST(TraceTreesTest, WhatResumesWasPreempted) {
   TraceTrees trees;
   for (const TraceEvent& event : MakeUpTrace({.preempted_before = 2})) {

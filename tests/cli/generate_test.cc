@@ -74,6 +74,14 @@ TEST(GenerateTest, TextsAreInALanguage) {
                         "words"));
   EXPECT_THAT(Generate({"--regex", "(b", "--must-contain", "b", "No."}).err,
               HasSubstr("\"No.\": --regex: at byte 0: the group"));
+  const std::string group = R"({"regex": "(b"})";
+  EXPECT_THAT(
+      Generate({"--constraint", group, "--must-contain", "b", "No."}).err,
+      HasSubstr("\"No.\": --constraint: regex: at byte 0: the group"));
+  EXPECT_THAT(Generate({"--constraint", R"({"regex": "b+"})", "--must-contain",
+                        "a", "No."})
+                  .err,
+              HasSubstr("--must-contain: no text of the language contains"));
   EXPECT_THAT(Generate({"--constraint", R"({"choice": ["Non."]})", "No."}).out,
               HasSubstr("  Non.\n"));
   EXPECT_THAT(Generate({"--regex", "a(?=b)", "No."}).err,

@@ -158,6 +158,7 @@ std::string OptionAsValue(std::string_view option, std::string_view value) {
 
 OptionNames TypedNames(const CLI::App& command, std::span<char* const> args) {
   OptionNames names;
+  bool is_whole = false;  // a constraint is given as one
   for (size_t i = 2; i < args.size(); ++i) {
     const std::string_view arg = args[i];
     if (arg == "--") break;
@@ -168,6 +169,7 @@ OptionNames TypedNames(const CLI::App& command, std::span<char* const> args) {
         arg.substr(0, is_long ? arg.find('=') : size_t{2});
     const std::string key = KeyOf(option->get_name());
     names.AddTyped(key, typed);
+    is_whole |= key == "constraint";
     // They are short for the option of a field.
     if (key == "regex" || key == "choice" || key == "json_schema" ||
         key == "grammar" || key == "must_contain") {
@@ -176,6 +178,8 @@ OptionNames TypedNames(const CLI::App& command, std::span<char* const> args) {
     }
     if (TakesNext(command, arg)) ++i;
   }
+  // Beside --must-contain, --constraint has the other parts.
+  if (is_whole) names.AddTyped("constraint", Flag("constraint"));
   // Without another one a catalogue is the constraint of all texts.
   if (command.get_name() == "generate" && names.IsTyped("items") &&
       !names.IsTyped("constraint")) {

@@ -163,7 +163,7 @@ absl::StatusOr<GrammarLanguage> CompileLanguage(const ConstraintParams& params,
     auto* const automaton = std::get_if<ByteAutomaton>(&*kind);
     if (automaton == nullptr) {
       return InvalidField(FieldName{kWords}, " must be empty with ",
-                          KindOf(params), " that recurs",
+                          FieldName{KindOf(params)}, " that recurs",
                           Got(Pluralize(words.size(), "string")));
     }
     texts = std::move(*automaton);

@@ -109,6 +109,12 @@ TEST(GenerateTest, TextsAreInALanguage) {
             0);
   EXPECT_THAT(Generate({"--json-schema", list, "--no-spaces=maybe", "No."}).err,
               HasSubstr("--no-spaces must be true or false, got \"maybe\""));
+  const std::string nested = scratch.Write(
+      "nested.json", R"({"type": "array", "items": {"$ref": "#"}})");
+  EXPECT_THAT(
+      Generate({"--json-schema", nested, "--must-contain", "[", "No."}).err,
+      HasSubstr("\"No.\": --must-contain must be empty with --json-schema that "
+                "recurs, got 1 string"));
   const std::string grammar =
       scratch.Write("pairs.gbnf", "root ::= \"(\" root \")\" | \"Oui.\"");
   EXPECT_THAT(Generate({"--grammar", grammar, "It rains."}).out,

@@ -139,6 +139,14 @@ std::string GrammarConstraint(const std::string& option,
   return WriteJson(json::object{{"grammar", *grammar}});
 }
 
+// Returns the value of an option that is given once.
+// Throws CLI::ArgumentMismatch if it is given more often.
+const std::string& OnlyOf(const std::string& option,
+                          const CLI::results_t& values) {
+  if (values.size() == 1) return values.front();
+  throw CLI::ArgumentMismatch::AtMost(option, 1, values.size());
+}
+
 // True if a flag is given, but not as false. Its value is checked later.
 bool IsSet(const CLI::Option* flag) {
   return flag->count() > 0 &&
@@ -164,10 +172,7 @@ void AddConstraintOptions(CLI::App* command, const ParamField& field,
   add("--regex", "PATTERN",
       "the text of the output matches this regular expression, as a whole",
       [](const CLI::results_t& values) {
-        return WriteJson(json::object{
-            {"regex", values.size() == 1
-                          ? json::value(values.front())
-                          : json::array(values.begin(), values.end())}});
+        return WriteJson(json::object{{"regex", OnlyOf("--regex", values)}});
       });
   add("--choice", "TEXT",
       "the text of the output is this one; several: give it several times",
@@ -189,11 +194,8 @@ void AddConstraintOptions(CLI::App* command, const ParamField& field,
           "the text of the output is JSON of a value that satisfies this "
           "schema",
           [command](const CLI::results_t& values) {
-            if (values.size() > 1) {
-              throw CLI::ArgumentMismatch::AtMost("--json-schema", 1,
-                                                  values.size());
-            }
-            return SchemaConstraint("--json-schema", values.front(),
+            return SchemaConstraint("--json-schema",
+                                    OnlyOf("--json-schema", values),
                                     !IsSet(command->get_option("--no-spaces")));
           });
   AddFlag(command, "--no-spaces",
@@ -207,10 +209,7 @@ void AddConstraintOptions(CLI::App* command, const ParamField& field,
   add("--grammar", "FILE",
       "the text of the output is one of this grammar, in GBNF as of llama.cpp",
       [](const CLI::results_t& values) {
-        if (values.size() > 1) {
-          throw CLI::ArgumentMismatch::AtMost("--grammar", 1, values.size());
-        }
-        return GrammarConstraint("--grammar", values.front());
+        return GrammarConstraint("--grammar", OnlyOf("--grammar", values));
       });
 }
 

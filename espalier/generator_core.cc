@@ -256,8 +256,8 @@ absl::StatusOr<std::vector<TokenId>> GeneratorCore::MakePrompt(
   if (prompt.kind_ == Prompt::Kind::kText) {
     ASSIGN_OR_RETURN(prompt_template, FindTemplate(prompt.template_name_));
   }
-  return PromptTokens(prompt.text_, *prompt_template, *tokenizer(), max_tokens,
-                      description().encoder.has_value(), prompt.parse_special_);
+  return PromptTokens(prompt.text_, *prompt_template, *tokenizer(),
+                      description(), max_tokens, prompt.parse_special_);
 }
 
 EngineRequest GeneratorCore::WithFinish(Request request,

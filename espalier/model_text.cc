@@ -1,5 +1,6 @@
 #include "espalier/model_text.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/field_error.h"
@@ -13,6 +14,23 @@
 #include "request/text_begin.h"
 
 namespace espalier {
+namespace {
+
+// As CheckHavePositions, for a prompt whose tokens the caller has not given.
+absl::Status CheckHasNoPadding(const ModelDescription& model,
+                               const Tokenizer& tokenizer,
+                               std::span<const TokenId> tokens) {
+  if (!model.encoder) return absl::OkStatus();
+  const std::optional<TokenId> padding = model.encoder->token_without_position;
+  if (!padding || std::ranges::find(tokens, *padding) == tokens.end()) {
+    return absl::OkStatus();
+  }
+  return InvalidField(
+      "`prompt` must not have the model's padding, which has no position",
+      Got(ShownInQuotes(tokenizer.Spelling(*padding))));
+}
+
+}  // namespace
 
 absl::StatusOr<ModelText> ModelText::Load(const std::string& directory) {
   ASSIGN_OR_RETURN(std::unique_ptr<Tokenizer> tokenizer,
@@ -30,16 +48,20 @@ absl::StatusOr<ModelText> ModelText::Load(const std::string& directory) {
 
 absl::StatusOr<std::vector<TokenId>> PromptTokens(
     const std::string& text, const PromptTemplate& prompt_template,
-    const Tokenizer& tokenizer, int max_tokens, bool is_for_encoder,
+    const Tokenizer& tokenizer, const ModelDescription& model, int max_tokens,
     bool parse_special) {
   if (!IsUtf8(text)) return InvalidField("`prompt` is not UTF-8");
   absl::StatusOr<std::vector<TokenId>> tokens =
       prompt_template.Apply(text, tokenizer, max_tokens, parse_special);
+  if (tokens.ok()) {
+    RETURN_IF_ERROR(CheckHasNoPadding(model, tokenizer, *tokens));
+    return tokens;
+  }
   if (!absl::IsOutOfRange(tokens.status())) return tokens;
   return InvalidField(
-      is_for_encoder ? "`prompt` is too long: the model's encoder reads "
-                       "at most "
-                     : "`prompt` must fit into the model's context of ",
+      model.encoder ? "`prompt` is too long: the model's encoder reads "
+                      "at most "
+                    : "`prompt` must fit into the model's context of ",
       ContextLimit{max_tokens}, max_tokens == 1 ? " token" : " tokens", ": ",
       Message(tokens.status()));
 }

@@ -46,12 +46,13 @@ struct ModelText {
 };
 
 // Returns the prompt that `prompt_template`, which belongs to `tokenizer`,
-// makes of `text`, for a context or an encoder of `max_tokens` tokens.
+// makes of `text`, for `model`'s context or encoder, and of `max_tokens` tokens
+// at most.
 // Errors: kInvalidArgument if the text is blank, not UTF-8, or has far more
-// tokens.
+// tokens, or the model's padding (EncoderDescription::token_without_position).
 absl::StatusOr<std::vector<TokenId>> PromptTokens(
     const std::string& text, const PromptTemplate& prompt_template,
-    const Tokenizer& tokenizer, int max_tokens, bool is_for_encoder,
+    const Tokenizer& tokenizer, const ModelDescription& model, int max_tokens,
     bool parse_special = false);
 
 // Settings to decode a request's result into texts.

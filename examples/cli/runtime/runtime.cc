@@ -295,9 +295,8 @@ absl::StatusOr<std::vector<TokenId>> Runtime::MakePrompt(
                    FindTemplate(body));
   const bool parse_special = parse_special_ || body.parse_special;
   ASSIGN_OR_RETURN(std::vector<TokenId> tokens,
-                   PromptTokens(text, *prompt_template, *tokenizer_,
-                                model.max_prompt_tokens(),
-                                model.encoder.has_value(), parse_special));
+                   PromptTokens(text, *prompt_template, *tokenizer_, model,
+                                model.max_prompt_tokens(), parse_special));
   if (!parse_special) NoteUnparsed(text, *prompt_template, tokens);
   return tokens;
 }

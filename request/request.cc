@@ -72,7 +72,13 @@ absl::Status ValidateContinuations(const ModelDescription& model,
   const int64_t room = model.max_context - num_before;
   int64_t longest = 0;
   for (size_t i = 0; i < request->continuations.size(); ++i) {
-    const int64_t length = std::ssize(request->continuations[i]);
+    const std::vector<int64_t>& tokens = request->continuations[i];
+    // To name a list costs more than to check it.
+    if (!CheckHavePositions(model, "continuations", tokens).ok()) {
+      return CheckHavePositions(model, Concat("continuations[", i, "]"),
+                                tokens);
+    }
+    const int64_t length = std::ssize(tokens);
     longest = std::max(longest, length);
     if (length <= room || room < 1) continue;
     return InvalidField("`continuations`[", i, "] must have at most ",

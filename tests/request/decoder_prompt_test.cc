@@ -292,8 +292,15 @@ TEST(DecoderPromptTest, PaddingWithoutAPositionIsRefusedByItsPlace) {
               StatusIs(kInvalidPrompt,
                        HasSubstr("decoder_prompt_tokens[2] must not be the "
                                  "model's padding")));
+  request = {{7}, {}};
+  request.continuations = {{9}, {9, 8}};
+  EXPECT_THAT(ValidateRequest(model, &request),
+              StatusIs(kInvalidPrompt,
+                       HasSubstr("continuations[1][1] must not be the model's "
+                                 "padding, which has no position, got 8")));
   // A decoder may start with it: transformers gives the next token the position
   // that it has here.
+  request = {{7}, {}};
   model.encoder->decoder_prompt = {8};
   request.params.decoder_prompt_tokens = {8, 9};
   EXPECT_OK(ValidateRequest(model, &request));

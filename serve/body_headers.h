@@ -12,10 +12,13 @@
 
 namespace espalier::serve {
 
-// Returns error 415 for a request whose headers declare an unsupported body; it
-// names the header and its value. Nullopt if the body may be read. Adds the
-// supported values to `*headers` of that answer.
+// Both return error 415, naming the header and its value, or nullopt if the
+// body may be read.
+
+// Refuses a body that is not declared as JSON, or not in UTF-8.
 std::optional<openai::Error> CheckJsonHeaders(const http::Request& request);
+// Refuses a compressed body, and adds to `*headers` of the answer the encoding
+// that is accepted.
 std::optional<openai::Error> CheckContentEncoding(
     const http::Request& request, std::vector<http::Header>* headers);
 

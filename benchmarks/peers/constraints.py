@@ -173,13 +173,23 @@ class Peers:
 
 
 def espalier(program: str, schema: Schema, texts: list[str]) -> list[Any]:
-    """The line of the language, then one a text; none if it is refused."""
+    """The line of the language, then one a text; none if the schema is refused.
+
+    Raises RuntimeError if the program fails in another way.
+    """
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory, "schema.json")
         path.write_text(json.dumps(schema))
         command = [program, "constrain", "--json", "--json-schema", str(path)]
-        run = subprocess.run([*command, "--", *texts], capture_output=True, check=False)
-    return [json.loads(line) for line in run.stdout.splitlines()]
+        run = subprocess.run(
+            [*command, "--", *texts], capture_output=True, text=True, check=False
+        )
+    # 1: a text is not in the language.
+    if run.returncode in (0, 1) and run.stdout:
+        return [json.loads(line) for line in run.stdout.splitlines()]
+    if run.returncode == 2 and run.stderr.startswith("espalier: --json-schema: "):
+        return []
+    raise RuntimeError(f"{command} returned {run.returncode}: {run.stderr}")
 
 
 def verdicts(accepts: Callable[[], Callable[[bytes], bool]], texts: list[str]) -> str:

@@ -211,10 +211,7 @@ TEST(JsonSchemaTest, ErrorsOfLengthsNameTheKeywords) {
   };
   for (const auto& c : cases) {
     EXPECT_EQ(Message(CompileJsonSchemaWithCalls(c.schema).status()), c.error);
-    const std::string unrolled = ErrorOf(c.schema);
-    if (unrolled.find("states") == unrolled.npos) {
-      EXPECT_EQ(unrolled, c.error);
-    }
+    EXPECT_EQ(ErrorOf(c.schema), c.error);
   }
   EXPECT_TRUE(Accepts(R"({"minLength": 5, "maxLength": 3})", "7"));
 }

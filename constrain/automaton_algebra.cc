@@ -39,32 +39,34 @@ struct CommonClasses {
   std::vector<uint8_t> bytes;  // one of each class
 };
 
-// The automata's states after the same bytes, one after the other, with a
-// number for each combination.
-class StateCombinations {
+// Different lists of one size, numbered in the order of their first appearance.
+template <typename T>
+class NumberedLists {
  public:
-  using State = ByteAutomaton::State;
+  explicit NumberedLists(size_t size) : size_(size) {}
 
-  explicit StateCombinations(size_t size) : size_(size) {}
-
-  int32_t num() const { return static_cast<int32_t>(all_.size() / size_); }
-  std::span<const State> Of(int32_t number) const {
+  int32_t num() const { return num_; }
+  std::span<const T> Of(int32_t number) const {
     return std::span(all_).subspan(size_ * static_cast<size_t>(number), size_);
   }
-  // Returns the number of a combination, perhaps a new one.
-  int32_t NumberOf(std::span<const State> states) {
+  // Returns the number of a list, perhaps a new one.
+  int32_t NumberOf(std::span<const T> list) {
     const uint64_t hash = HashOf(std::string_view(
-        reinterpret_cast<const char*>(states.data()), states.size_bytes()));
-    const int32_t number = numbers_.FindOrAdd(hash, num(), [&](int32_t other) {
-      return std::ranges::equal(Of(other), states);
+        reinterpret_cast<const char*>(list.data()), list.size_bytes()));
+    const int32_t number = numbers_.FindOrAdd(hash, num_, [&](int32_t other) {
+      return std::ranges::equal(Of(other), list);
     });
-    if (number == num()) all_.insert(all_.end(), states.begin(), states.end());
+    if (number == num_) {
+      all_.insert(all_.end(), list.begin(), list.end());
+      ++num_;
+    }
     return number;
   }
 
  private:
   size_t size_;
-  std::vector<State> all_;
+  int32_t num_ = 0;
+  std::vector<T> all_;
   NumberTable numbers_;
 };
 
@@ -78,13 +80,8 @@ class AutomataProduct {
         decide_(decide),
         classes_(automata_),
         combinations_(automata_.size()),
-        truths_(automata_.size() - 1) {
-    int64_t num_keys = 1;
-    for (size_t i = 0; i < truths_.size() && num_keys <= kMaxDecisions; ++i) {
-      num_keys *= kNumTruths;
-    }
-    if (num_keys <= kMaxDecisions) decisions_.resize(num_keys);
-  }
+        decided_(automata_.size() - 1),
+        truths_(automata_.size() - 1) {}
 
   absl::StatusOr<DfaEdges> Run(CompileBudget* budget) {
     const int num_classes = static_cast<int>(classes_.bytes.size());
@@ -139,25 +136,20 @@ class AutomataProduct {
     return (*to)[0] != ByteAutomaton::kNone && Outcome() != Truth::kFalse;
   }
 
-  // Decides once for each combination of truths, if these are few.
+  // Decides once for each list of truths.
   Truth Outcome() {
-    if (decisions_.empty()) return decide_(truths_);
-    size_t key = 0;
-    for (const Truth truth : truths_) {
-      key = kNumTruths * key + static_cast<size_t>(truth);
-    }
-    if (!decisions_[key]) decisions_[key] = decide_(truths_);
-    return *decisions_[key];
+    const size_t number = decided_.NumberOf(truths_);
+    if (number == decisions_.size()) decisions_.push_back(decide_(truths_));
+    return decisions_[number];
   }
 
   const std::vector<const ByteAutomaton*> automata_;  // the universe first
-  static constexpr int64_t kNumTruths = 3;
-  static constexpr int64_t kMaxDecisions = 59'049;
-
   const Decide decide_;
-  std::vector<std::optional<Truth>> decisions_;  // by truths_; or none
   const CommonClasses classes_;
-  StateCombinations combinations_;
+  // The automata's states after the same bytes.
+  NumberedLists<State> combinations_;
+  NumberedLists<Truth> decided_;
+  std::vector<Truth> decisions_;  // by number in decided_
   std::vector<Truth> truths_;
 };
 

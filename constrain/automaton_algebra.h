@@ -23,7 +23,8 @@ namespace espalier {
 // Returns the texts of the language `universe` for which `decide` is true.
 // `decide` gets for each automaton whether the text is in it, or kUnknown for
 // a beginning of a text that may or may not become one of it. If it then
-// returns kFalse, no longer text is tried.
+// returns kFalse, no longer text is tried. It is called once for each different
+// list, and takes its own steps.
 // Errors: kInvalidArgument if the budget is spent.
 absl::StatusOr<std::optional<ByteAutomaton>> CombineAutomata(
     const ByteAutomaton& universe,

@@ -188,6 +188,23 @@ Truth FormulaPool::Evaluate(Formula formula,
   return visit(visit, formula);
 }
 
+int64_t FormulaPool::NumParts(Formula formula) const {
+  std::vector<uint8_t> is_seen(nodes_.size());
+  std::vector<int32_t> queue = {NodeOf(formula)};
+  is_seen[queue.front()] = 1;
+  int64_t num_parts = 0;
+  while (!queue.empty()) {
+    const Node& node = nodes_[queue.back()];
+    queue.pop_back();
+    num_parts += std::ssize(node.parts);
+    for (const Formula part : node.parts) {
+      const int32_t inner = NodeOf(part);
+      if (std::exchange(is_seen[inner], 1) == 0) queue.push_back(inner);
+    }
+  }
+  return num_parts;
+}
+
 std::vector<int32_t> FormulaPool::VariablesOf(Formula formula) const {
   std::vector<int32_t> variables;
   ForEachPolarity(

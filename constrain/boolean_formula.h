@@ -60,6 +60,9 @@ class FormulaPool {
                      absl::FunctionRef<Formula(int32_t)> value);
   // As Substitute, with truth values, some of which may be unknown.
   Truth Evaluate(Formula formula, absl::FunctionRef<Truth(int32_t)> value);
+  // Returns the number of parts, of parts of parts, and so on, each node once:
+  // the most that Evaluate visits.
+  int64_t NumParts(Formula formula) const;
   // Returns the variables of a formula, ascending.
   std::vector<int32_t> VariablesOf(Formula formula) const;
 

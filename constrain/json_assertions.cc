@@ -131,7 +131,11 @@ absl::StatusOr<const ByteAutomaton*> JsonAssertions::Combine(
     ASSIGN_OR_RETURN(const Language* const language, LanguageOf(variable));
     automata.push_back(&language->automaton);
   }
+  const int64_t steps = pool_.NumParts(formula);
+  absl::Status status;
   const auto decide = [&](std::span<const Truth> truths) {
+    if (status.ok()) status = budget_->Take(steps);
+    if (!status.ok()) return Truth::kUnknown;
     return pool_.Evaluate(formula, [&](int32_t variable) {
       const auto at =
           std::lower_bound(variables.begin(), variables.end(), variable);
@@ -140,6 +144,7 @@ absl::StatusOr<const ByteAutomaton*> JsonAssertions::Combine(
   };
   ASSIGN_OR_RETURN(std::optional<ByteAutomaton> automaton,
                    CombineAutomata(universe, automata, decide, budget_));
+  RETURN_IF_ERROR(status);
   const auto entry = known->emplace(formula, std::move(automaton)).first;
   return entry->second ? &*entry->second : nullptr;
 }

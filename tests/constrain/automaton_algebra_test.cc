@@ -5,11 +5,13 @@
 #include <cstdint>
 #include <optional>
 #include <random>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/status.h"
 #include "constrain/boolean_formula.h"
 #include "constrain/byte_nfa.h"
 #include "constrain/compile_budget.h"
@@ -98,6 +100,29 @@ TEST(AutomatonAlgebraTest, CopiesOfAnAutomatonHaveItsTexts) {
     ASSERT_TRUE(twice.ok()) << twice.status();
     EXPECT_EQ(*twice, CompiledPattern("(?:" + pattern + "){2}")) << pattern;
   }
+}
+
+// Many automata have far more states than lists of truths.
+TEST(AutomatonAlgebraTest, EachListOfTruthsIsDecidedOnce) {
+  const ByteAutomaton universe = CompiledPattern("a*b?");
+  std::vector<ByteAutomaton> languages;
+  for (int i = 0; i < 12; ++i) {
+    languages.push_back(
+        CompiledPattern(Concat("(?:a{", 2 + i % 3, "})*b?c{", i, "}")));
+  }
+  std::vector<const ByteAutomaton*> automata;
+  for (const ByteAutomaton& language : languages) automata.push_back(&language);
+  std::set<std::vector<Truth>> lists;
+  CompileBudget budget;
+  const auto combined = CombineAutomata(
+      universe, automata,
+      [&](std::span<const Truth> truths) {
+        EXPECT_TRUE(lists.emplace(truths.begin(), truths.end()).second);
+        return truths[0];
+      },
+      &budget);
+  ASSERT_TRUE(combined.ok()) << combined.status();
+  EXPECT_GT(lists.size(), 2);
 }
 
 TEST(AutomatonAlgebraTest, AProductBeyondTheBudgetIsAnError) {

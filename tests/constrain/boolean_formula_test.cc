@@ -72,6 +72,21 @@ TEST(BooleanFormulaTest, UnknownVariablesDecideNothing) {
   }
 }
 
+TEST(BooleanFormulaTest, SharedPartsCountOnce) {
+  CompileBudget budget;
+  FormulaPool pool(&budget);
+  const Formula a = pool.Variable(0);
+  const Formula b = pool.Variable(1);
+  const Formula c = pool.Variable(2);
+  const Formula both = pool.And({a, b});
+  EXPECT_EQ(pool.NumParts(FormulaPool::kTrue), 0);
+  EXPECT_EQ(pool.NumParts(Not(a)), 0);
+  EXPECT_EQ(pool.NumParts(both), 2);
+  const Formula d = pool.Variable(3);
+  EXPECT_EQ(pool.NumParts(pool.And({pool.Or({c, both}), pool.Or({d, both})})),
+            8);
+}
+
 TEST(BooleanFormulaTest, EqualFormulasAreOneNumber) {
   CompileBudget budget;
   FormulaPool pool(&budget);

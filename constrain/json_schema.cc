@@ -114,10 +114,6 @@ class JsonSchemaCompiler {
   // Returns the error that no text is in the language: because no value
   // satisfies the schema, or because of values that are not written.
   absl::Status NoValue(Formula root) {
-    const std::string& contradiction = reader_.contradiction();
-    const absl::Status none =
-        InvalidArgument("#: no JSON value satisfies the schema",
-                        contradiction.empty() ? "" : "; ", contradiction);
     nests_at_will_ = true;
     inhabited_.clear();
     RETURN_IF_ERROR(FindInhabited());
@@ -146,9 +142,31 @@ class JsonSchemaCompiler {
     }
     inhabited_ = std::move(all);
     RETURN_IF_ERROR(FindInhabited());
-    if (unwritten.empty() || !inhabited_.contains(root)) return none;
+    if (unwritten.empty() || !inhabited_.contains(root)) {
+      return Unsatisfied(root);
+    }
     const auto& [formula, why] = unwritten.begin()->second;
     return At(formula, why);
+  }
+
+  // Names the first contradiction without which, and without those before it,
+  // there might be values.
+  absl::Status Unsatisfied(Formula root) {
+    for (const JsonSchemaReader::Contradiction& c : reader_.contradictions()) {
+      for (const auto& [formula, node] : nodes_) {
+        pool_.ForEachPolarity(formula, [&](int32_t variable, bool is_positive) {
+          if (is_positive && assertions_.Of(variable).index == c.value) {
+            inhabited_.insert(formula);
+          }
+        });
+      }
+      RETURN_IF_ERROR(FindInhabited());
+      if (inhabited_.contains(root)) {
+        return InvalidArgument(
+            "#: no JSON value satisfies the schema; for example, ", c.text);
+      }
+    }
+    return InvalidArgument("#: no JSON value satisfies the schema");
   }
 
   // OK if every value of a shape without texts would be written.

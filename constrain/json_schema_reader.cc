@@ -14,6 +14,7 @@ using AssertionKind = JsonAssertion::Kind;
 
 // Values of a list whose items are distinct: a state has a bit for each.
 constexpr size_t kMaxDistinctValues = 10;
+constexpr size_t kMaxContradictions = 8;
 
 }  // namespace
 
@@ -26,6 +27,7 @@ absl::Status JsonSchemaReader::Error(Id id, std::string_view keyword,
 absl::StatusOr<Formula> JsonSchemaReader::Read(Id id) {
   const auto known = formulas_.find(id);
   if (known != formulas_.end()) return known->second;
+  if (reading_.empty()) value_ = id;
   if (!reading_.insert(id).second) {
     return Error(id, "",
                  "references lead back here for one and the same value");
@@ -70,29 +72,36 @@ absl::StatusOr<Formula> JsonSchemaReader::Expand(Formula formula) {
 }
 
 void JsonSchemaReader::NoteContradiction(Id id, const json::object& schema) {
-  constexpr std::pair<std::string_view, std::string_view> kBounds[] = {
-      {"minLength", "maxLength"},
-      {"minItems", "maxItems"},
-      {"minProperties", "maxProperties"},
-      {"minimum", "maximum"}};
-  for (const auto& [least, most] : kBounds) {
+  const json::value* const type = schema.if_contains("type");
+  const bool is_known = contradictions_.size() < kMaxContradictions &&
+                        num_conditions_ == 0 && type != nullptr &&
+                        type->is_string() &&
+                        !(document_.IsOldDraft() && schema.contains("$ref"));
+  if (!is_known) return;
+  constexpr std::array<std::string_view, 3> kBounds[] = {
+      {"string", "minLength", "maxLength"},
+      {"array", "minItems", "maxItems"},
+      {"object", "minProperties", "maxProperties"},
+      {"number", "minimum", "maximum"},
+      {"integer", "minimum", "maximum"}};
+  for (const auto& [of_type, least, most] : kBounds) {
     const json::value* const min = schema.if_contains(least);
     const json::value* const max = schema.if_contains(most);
-    if (min == nullptr || max == nullptr || !min->is_number() ||
-        !max->is_number() ||
+    if (type->get_string() != of_type || min == nullptr || max == nullptr ||
+        !min->is_number() || !max->is_number() ||
         min->to_number<double>() <= max->to_number<double>()) {
       continue;
     }
-    contradiction_ =
-        Concat(least, " ", Shown(min), " at ", document_.PointerOf(id),
-               " is above ", most, " ", Shown(max));
-    return;
+    contradictions_.push_back(
+        {.value = value_,
+         .text = Concat(least, " ", Shown(min), " at ", document_.PointerOf(id),
+                        " is above ", most, " ", Shown(max))});
   }
 }
 
 absl::StatusOr<Formula> JsonSchemaReader::ReadObject(
     Id id, const json::object& schema) {
-  if (contradiction_.empty()) NoteContradiction(id, schema);
+  NoteContradiction(id, schema);
   std::vector<Formula> parts;
   for (const auto& [key, value] : schema) {
     const std::string_view keyword = key;
@@ -135,6 +144,14 @@ absl::StatusOr<Formula> JsonSchemaReader::ReadAt(Id id, std::string_view path,
                                                  const json::value& value) {
   ASSIGN_OR_RETURN(const Id subschema, document_.Add(value, id, path));
   return Read(subschema);
+}
+
+absl::StatusOr<Formula> JsonSchemaReader::ReadCondition(
+    Id id, std::string_view path, const json::value& value) {
+  ++num_conditions_;
+  absl::StatusOr<Formula> formula = ReadAt(id, path, value);
+  --num_conditions_;
+  return formula;
 }
 
 absl::StatusOr<std::vector<Formula>> JsonSchemaReader::ReadAll(
@@ -184,7 +201,7 @@ absl::StatusOr<std::optional<Formula>> JsonSchemaReader::ReadApplicator(
     return InvalidArgument("is draft 2019-09's, which is not supported");
   }
   if (keyword == "not") {
-    ASSIGN_OR_RETURN(const Formula formula, ReadAt(id, keyword, value));
+    ASSIGN_OR_RETURN(const Formula formula, ReadCondition(id, keyword, value));
     return Not(formula);
   }
   if (IsAmong(keyword, {"allOf", "anyOf", "oneOf"})) {
@@ -199,7 +216,8 @@ absl::StatusOr<std::optional<Formula>> JsonSchemaReader::ReadApplicator(
     const json::value* const then = schema.if_contains("then");
     const json::value* const otherwise = schema.if_contains("else");
     if (then == nullptr && otherwise == nullptr) return FormulaPool::kTrue;
-    ASSIGN_OR_RETURN(const Formula condition, ReadAt(id, keyword, value));
+    ASSIGN_OR_RETURN(const Formula condition,
+                     ReadCondition(id, keyword, value));
     if (then != nullptr) {
       ASSIGN_OR_RETURN(yes, ReadAt(id, "then", *then));
     }

@@ -52,9 +52,18 @@ class JsonSchemaReader {
   // Returns `formula` with its subschemas' formulas in place of kSchema.
   absl::StatusOr<Formula> Expand(Formula formula);
 
-  // Names the first keywords read that no value satisfies together: "minLength
-  // 5 at #/properties/a is above maxLength 3". Empty if there are none.
-  const std::string& contradiction() const { return contradiction_; }
+  // Keywords of one subschema that no value satisfies together.
+  struct Contradiction {
+    // The subschema of the value that they are about; it may refer to theirs,
+    // or have it as an alternative, but not as a condition or negated.
+    Id value = 0;
+    // "minLength 5 at #/properties/a is above maxLength 3"
+    std::string text = {};
+  };
+  // The first few that were read: a least above a most, of the only type.
+  const std::vector<Contradiction>& contradictions() const {
+    return contradictions_;
+  }
   // The values of a kDistinct list.
   const std::vector<Id>& ListOf(int64_t index) const { return lists_[index]; }
 
@@ -62,6 +71,9 @@ class JsonSchemaReader {
   absl::Status Error(Id id, std::string_view keyword,
                      std::string_view message) const;
   void NoteContradiction(Id id, const json::object& schema);
+  // ReadAt for a subschema that the value need not satisfy.
+  absl::StatusOr<Formula> ReadCondition(Id id, std::string_view path,
+                                        const json::value& value);
   absl::StatusOr<Formula> ReadObject(Id id, const json::object& schema);
   absl::StatusOr<Formula> ReadKeyword(Id id, const json::object& schema,
                                       std::string_view keyword,
@@ -92,7 +104,9 @@ class JsonSchemaReader {
   std::map<Id, Formula> formulas_;
   std::set<Id> reading_;  // subschemas whose formulas are being made
   std::vector<std::vector<Id>> lists_;
-  std::string contradiction_;
+  std::vector<Contradiction> contradictions_;
+  Id value_ = 0;            // the first of reading_
+  int num_conditions_ = 0;  // "not" and "if" that are being read
 };
 
 }  // namespace espalier

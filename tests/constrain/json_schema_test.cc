@@ -185,7 +185,8 @@ TEST(JsonSchemaTest, ErrorsOfLengthsNameTheKeywords) {
     const char* error;
   } cases[] = {
       {R"({"type": "string", "minLength": 5, "maxLength": 3.0})",
-       "#: no JSON value satisfies the schema; minLength 5 at # is above "
+       "#: no JSON value satisfies the schema; for example, minLength 5 at # "
+       "is above "
        "maxLength 3.0"},
       {R"({"type": "object", "required": ["a"], "properties": {
            "a": {"type": "string", "minLength": 9000000000}}})",
@@ -193,27 +194,60 @@ TEST(JsonSchemaTest, ErrorsOfLengthsNameTheKeywords) {
        "9000000000"},
       {R"({"type": "object", "required": ["a"], "properties": {
            "a": {"type": "string", "minLength": 90000, "maxLength": 5}}})",
-       "#: no JSON value satisfies the schema; minLength 90000 at "
+       "#: no JSON value satisfies the schema; for example, minLength 90000 at "
        "#/properties/a is above maxLength 5"},
       {R"({"type": "array", "minItems": 2, "maxItems": 1})",
-       "#: no JSON value satisfies the schema; minItems 2 at # is above "
+       "#: no JSON value satisfies the schema; for example, minItems 2 at # is "
+       "above "
        "maxItems 1"},
       {R"({"type": "object", "minProperties": 2, "maxProperties": 1})",
-       "#: no JSON value satisfies the schema; minProperties 2 at # is above "
+       "#: no JSON value satisfies the schema; for example, minProperties 2 at "
+       "# is above "
        "maxProperties 1"},
       {R"({"type": "number", "minimum": 2.5, "maximum": 1.5})",
-       "#: no JSON value satisfies the schema; minimum 2.5 at # is above "
+       "#: no JSON value satisfies the schema; for example, minimum 2.5 at # "
+       "is above "
        "maximum 1.5"},
-      // Others satisfy this one.
+      // This one is about strings alone.
       {R"({"minLength": 5, "maxLength": 3, "const": "aaaa"})",
-       "#: no JSON value satisfies the schema; minLength 5 at # is above "
-       "maxLength 3"},
+       "#: no JSON value satisfies the schema"},
   };
   for (const auto& c : cases) {
     EXPECT_EQ(Message(CompileJsonSchemaWithCalls(c.schema).status()), c.error);
     EXPECT_EQ(ErrorOf(c.schema), c.error);
   }
   EXPECT_TRUE(Accepts(R"({"minLength": 5, "maxLength": 3})", "7"));
+}
+
+// Keywords that contradict each other elsewhere are not why.
+TEST(JsonSchemaTest, ErrorsNameOnlyContradictionsThatMatter) {
+  for (const char* const schema : {
+           R"({"type": "object", "required": ["b"], "properties": {
+               "a": {"type": "string", "minLength": 5, "maxLength": 3},
+               "b": false}})",
+           R"({"type": "integer", "enum": ["x"],
+               "not": {"type": "string", "minLength": 5, "maxLength": 3}})",
+           R"({"type": "object", "required": ["b"], "properties": {"b": false},
+               "not": {"required": ["a"], "properties": {
+                 "a": {"type": "string", "minLength": 5, "maxLength": 3}}}})",
+           R"({"type": "integer", "enum": ["x"],
+               "if": {"type": "string", "minLength": 5, "maxLength": 3},
+               "then": {"type": "string"}})",
+           R"({"$schema": "http://json-schema.org/draft-07/schema#",
+               "definitions": {"a": false}, "$ref": "#/definitions/a",
+               "type": "string", "minLength": 5, "maxLength": 3})",
+       }) {
+    EXPECT_EQ(ErrorOf(schema), "#: no JSON value satisfies the schema")
+        << schema;
+  }
+  // The second is.
+  EXPECT_EQ(ErrorOf(R"({"type": "object", "required": ["b"], "properties": {
+                        "a": {"type": "string", "minLength": 5, "maxLength": 3},
+                        "b": {"$ref": "#/$defs/b"}}, "$defs": {
+                        "b": {"allOf": [{"type": "array", "minItems": 2,
+                                         "maxItems": 1}]}}})"),
+            "#: no JSON value satisfies the schema; for example, minItems 2 at "
+            "#/$defs/b/allOf/0 is above maxItems 1");
 }
 
 // Some values satisfy the schema, but none has a text.

@@ -53,7 +53,8 @@ absl::StatusOr<Formula> JsonAssertions::AddMinLength(int64_t length,
                                                      std::string name) {
   if (length == 0) return FormulaPool::kTrue;
   if (length > max_unrolled) {
-    length_names_.try_emplace(length, std::move(name));
+    std::string& known = length_names_.try_emplace(length, name).first->second;
+    if (known != name) known = Concat("a length of ", length, " or more");
     return Add({.kind = Kind::kMinLength, .index = length});
   }
   return AddLanguage(Kind::kString, Concat("length from ", length), [&] {

@@ -110,8 +110,8 @@ class JsonAssertions {
       absl::FunctionRef<absl::StatusOr<ByteAutomaton>()> make,
       bool is_complete = true);
   // Returns the assertion that a string has at least `length` code points; a
-  // kMinLength if these are more than `max_unrolled`. `name` is for errors:
-  // "minLength 5000".
+  // kMinLength if these are more than `max_unrolled`. `name` is for errors,
+  // unless other names are given for `length`: "minLength 5000".
   absl::StatusOr<Formula> AddMinLength(int64_t length, int64_t max_unrolled,
                                        std::string name);
   int64_t max_unrolled_length() const { return max_unrolled_length_; }

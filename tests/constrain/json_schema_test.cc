@@ -250,6 +250,23 @@ TEST(JsonSchemaTest, ErrorsNameOnlyContradictionsThatMatter) {
             "#/$defs/b/allOf/0 is above maxItems 1");
 }
 
+// A length has one automaton, whichever keywords ask for it.
+TEST(JsonSchemaTest, ErrorsNameALengthOfSeveralKeywordsByItself) {
+  const auto error = [](const char* a) {
+    return Message(CompileJsonSchemaWithCalls(
+                       Concat(R"({"type": "object", "properties": {"a": )", a,
+                              R"(, "b": {"type": "string", "minLength": 1000000,
+                              "pattern": "^a*b?$"}}, "required": ["b"]})"))
+                       .status());
+  };
+  EXPECT_EQ(error(R"({"type": "string", "maxLength": 999999})"),
+            "#/properties/b: a length of 1000000 or more: it needs more than "
+            "262144 states, the limit");
+  EXPECT_EQ(error(R"({"type": "null"})"),
+            "#/properties/b: minLength 1000000: it needs more than 262144 "
+            "states, the limit");
+}
+
 // Some values satisfy the schema, but none has a text.
 TEST(JsonSchemaTest, ErrorsSayWhyAValueHasNoText) {
   constexpr std::string_view kUnsatisfied =

@@ -51,7 +51,7 @@ class ParamReader {
   absl::StatusOr<json::value> ReadOne(const std::string& text) const;
   absl::StatusOr<json::value> JoinTexts() const;
   absl::StatusOr<json::value> ReadAll() const;
-  std::optional<json::value> WithContained() const;
+  std::optional<json::value> MergeMustContain() const;
 
   const ParamField& field_;
   const OptionNames& names_;
@@ -107,7 +107,7 @@ absl::StatusOr<json::value> ParamReader::JoinTexts() const {
 
 // The constraint of --must-contain and another of the options that are short
 // for it, if these are the texts: the two are one constraint.
-std::optional<json::value> ParamReader::WithContained() const {
+std::optional<json::value> ParamReader::MergeMustContain() const {
   if (field_.name != "constraint" || texts_.size() != 2) return std::nullopt;
   json::object all;
   bool has_words_alone = false;
@@ -138,7 +138,7 @@ absl::StatusOr<json::value> ParamReader::ReadAll() const {
     }
     return ReadOne(texts_.front());
   }
-  if (std::optional<json::value> both = WithContained())
+  if (std::optional<json::value> both = MergeMustContain())
     return *std::move(both);
   return InvalidArgument(names_.Given(field_.name), " ", texts_.size(),
                          " times: ", Shown(texts_[0]), ", ", Shown(texts_[1]));

@@ -34,15 +34,16 @@ std::vector<uint8_t> Choices(const Automaton& automaton, int32_t state,
 }
 
 template <typename Automaton>
-std::optional<std::string> Sample(const Automaton& automaton, int64_t max_bytes,
-                                  int64_t most_bytes, std::mt19937_64* random) {
+std::optional<std::string> Sample(const Automaton& automaton,
+                                  int64_t complete_after, int64_t max_bytes,
+                                  std::mt19937_64* random) {
   std::string text;
   int32_t state = Automaton::kStart;
   while (!automaton.ends(state)) {
-    if (std::ssize(text) + automaton.min_bytes(state) > most_bytes) {
+    if (std::ssize(text) + automaton.min_bytes(state) > max_bytes) {
       return std::nullopt;
     }
-    const bool completes = static_cast<int64_t>(text.size()) >= max_bytes;
+    const bool completes = static_cast<int64_t>(text.size()) >= complete_after;
     if (automaton.accepts(state) && (completes || (*random)() % 4 == 0)) break;
     const std::vector<uint8_t> bytes = Choices(automaton, state, completes);
     if (bytes.empty()) return std::nullopt;
@@ -55,28 +56,28 @@ std::optional<std::string> Sample(const Automaton& automaton, int64_t max_bytes,
 
 }  // namespace
 
-std::string SampleText(const ByteAutomaton& automaton, int64_t max_bytes,
+std::string SampleText(const ByteAutomaton& automaton, int64_t complete_after,
                        std::mt19937_64* random) {
-  return *Sample(automaton, max_bytes, kAnyLength, random);
+  return *Sample(automaton, complete_after, kAnyLength, random);
 }
 
 std::optional<std::string> SampleText(
-    const PushdownConfigurations& configurations, int64_t max_bytes,
+    const PushdownConfigurations& configurations, int64_t complete_after,
     std::mt19937_64* random) {
-  return Sample(configurations, max_bytes, kAnyLength, random);
+  return Sample(configurations, complete_after, kAnyLength, random);
 }
 
 std::optional<std::string> SampleShortText(const ByteAutomaton& automaton,
+                                           int64_t complete_after,
                                            int64_t max_bytes,
-                                           int64_t most_bytes,
                                            std::mt19937_64* random) {
-  return Sample(automaton, max_bytes, most_bytes, random);
+  return Sample(automaton, complete_after, max_bytes, random);
 }
 
 std::optional<std::string> SampleShortText(
-    const PushdownConfigurations& configurations, int64_t max_bytes,
-    int64_t most_bytes, std::mt19937_64* random) {
-  return Sample(configurations, max_bytes, most_bytes, random);
+    const PushdownConfigurations& configurations, int64_t complete_after,
+    int64_t max_bytes, std::mt19937_64* random) {
+  return Sample(configurations, complete_after, max_bytes, random);
 }
 
 }  // namespace espalier

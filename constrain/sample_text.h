@@ -14,22 +14,22 @@
 namespace espalier {
 
 // Draws a text: at each byte one that may follow, printable ASCII if any is.
-// From `max_bytes` bytes on the text is completed by the fewest bytes.
-std::string SampleText(const ByteAutomaton& automaton, int64_t max_bytes,
+// From `complete_after` bytes on the text is completed by the fewest bytes.
+std::string SampleText(const ByteAutomaton& automaton, int64_t complete_after,
                        std::mt19937_64* random);
 // As above; nullopt where the language becomes too ambiguous.
 std::optional<std::string> SampleText(
-    const PushdownConfigurations& configurations, int64_t max_bytes,
+    const PushdownConfigurations& configurations, int64_t complete_after,
     std::mt19937_64* random);
 
 // As SampleText; nullopt, too, for a text that would have more than
-// `most_bytes` bytes, however it is completed.
+// `max_bytes` bytes, however it is completed.
 std::optional<std::string> SampleShortText(const ByteAutomaton& automaton,
+                                           int64_t complete_after,
                                            int64_t max_bytes,
-                                           int64_t most_bytes,
                                            std::mt19937_64* random);
 std::optional<std::string> SampleShortText(
-    const PushdownConfigurations& configurations, int64_t max_bytes,
-    int64_t most_bytes, std::mt19937_64* random);
+    const PushdownConfigurations& configurations, int64_t complete_after,
+    int64_t max_bytes, std::mt19937_64* random);
 
 }  // namespace espalier

@@ -127,11 +127,12 @@ class AutomatonBuilder {
 
   // Takes classes for equal whose sums are, and returns false if they are not.
   bool MergeClasses(const HashKey& key) {
-    std::array<uint64_t, 257> sums = {};  // less those of the class before
+    // By class, first as differences from the class before.
+    std::array<uint64_t, 257> sums = {};
     for (size_t b = 0; b < blocks_.members.size(); ++b) {
       for (const Edge& edge : EdgesOf(blocks_.members[b])) {
         const uint64_t hash =
-            HashOf((uint64_t{b} << 32) + blocks_.of[edge.to], key);
+            HashOf((uint64_t{b} << 32) + blocks_.block_of[edge.to], key);
         sums[edge.first] += hash;
         sums[edge.last + 1] -= hash;
       }
@@ -164,7 +165,7 @@ class AutomatonBuilder {
       std::ranges::fill(row, ByteAutomaton::kNone);
       for (const Edge& edge : EdgesOf(state)) {
         std::fill(row.begin() + edge.first, row.begin() + edge.last + 1,
-                  blocks_.of[edge.to]);
+                  blocks_.block_of[edge.to]);
       }
       return std::ranges::all_of(pairs, [&](const auto& pair) {
         return row[pair.first] == row[pair.second];
@@ -185,17 +186,17 @@ class AutomatonBuilder {
     ByteAutomaton::Ends ends;
     std::vector<State> numbers(blocks_.members.size(), ByteAutomaton::kNone);
     std::vector<State> queue = {
-        blocks_.members[blocks_.of[ByteAutomaton::kStart]]};
+        blocks_.members[blocks_.block_of[ByteAutomaton::kStart]]};
     queue.reserve(blocks_.members.size());
-    numbers[blocks_.of[ByteAutomaton::kStart]] = ByteAutomaton::kStart;
+    numbers[blocks_.block_of[ByteAutomaton::kStart]] = ByteAutomaton::kStart;
     for (size_t i = 0; i < queue.size(); ++i) {
       const State state = queue[i];
       State* const row = &tables.next[i * num_classes];
       for (const Edge& edge : EdgesOf(state)) {
-        State& to = numbers[blocks_.of[edge.to]];
+        State& to = numbers[blocks_.block_of[edge.to]];
         if (to == ByteAutomaton::kNone) {
           to = static_cast<State>(queue.size());
-          queue.push_back(blocks_.members[blocks_.of[edge.to]]);
+          queue.push_back(blocks_.members[blocks_.block_of[edge.to]]);
         }
         for (int c = edge.first; c <= edge.last; ++c) row[merged_[c]] = to;
       }

@@ -26,7 +26,7 @@ class StatePartition {
         order_(order),
         key_(key),
         signatures_(dfa.num_states(), 0) {
-    blocks_.of.assign(dfa.num_states(), -1);
+    blocks_.block_of.assign(dfa.num_states(), -1);
     for (int c = 0; c <= dfa.num_classes; ++c) {
       class_keys_[c] = HashOf(static_cast<uint64_t>(c) + 1, key_);
     }
@@ -77,18 +77,18 @@ class StatePartition {
     for (const int32_t state : order_) {
       const uint64_t signature = signatures_[state];
       const auto next = static_cast<int32_t>(blocks_.members.size());
-      blocks_.of[state] =
+      blocks_.block_of[state] =
           numbers.FindOrAdd(HashOf(signature, key_), next, [&](int32_t block) {
             return signatures_[blocks_.members[block]] == signature;
           });
-      if (blocks_.of[state] == next) blocks_.members.push_back(state);
+      if (blocks_.block_of[state] == next) blocks_.members.push_back(state);
     }
   }
 
   // True if the states of each block lead to the same blocks.
   bool AreBlocksEqual() const {
     return std::ranges::all_of(order_, [&](int32_t state) {
-      const int32_t member = blocks_.members[blocks_.of[state]];
+      const int32_t member = blocks_.members[blocks_.block_of[state]];
       return member == state || (dfa_.accepts[member] == dfa_.accepts[state] &&
                                  AreEqual(EdgesOf(member), EdgesOf(state)));
     });
@@ -100,7 +100,7 @@ class StatePartition {
     size_t j = 0;
     for (int next = 0; i < a.size() && j < b.size();) {  // class
       if (std::max<int>(a[i].first, next) != std::max<int>(b[j].first, next) ||
-          blocks_.of[a[i].to] != blocks_.of[b[j].to]) {
+          blocks_.block_of[a[i].to] != blocks_.block_of[b[j].to]) {
         return false;
       }
       next = std::min(a[i].last, b[j].last) + 1;
@@ -126,7 +126,7 @@ class StatePartition {
     for (const int32_t state : order_) {
       uint64_t sum = 0;
       for (const Edge& edge : EdgesOf(state)) {
-        sum += FactorOf(edge) * HashOfBlock(blocks_.of[edge.to]);
+        sum += FactorOf(edge) * HashOfBlock(blocks_.block_of[edge.to]);
       }
       signatures_[state] = sum;
     }
@@ -154,7 +154,7 @@ class StatePartition {
   void SortByBlock() {
     places_.assign(dfa_.num_states(), 0);
     first_of_.assign(blocks_.members.size(), 0);
-    for (const int32_t state : order_) ++first_of_[blocks_.of[state]];
+    for (const int32_t state : order_) ++first_of_[blocks_.block_of[state]];
     int32_t num_before = 0;
     for (int32_t& first : first_of_) {
       end_of_.push_back(num_before);
@@ -162,7 +162,7 @@ class StatePartition {
     }
     states_.resize(order_.size());
     for (const int32_t state : order_) {
-      places_[state] = end_of_[blocks_.of[state]]++;
+      places_[state] = end_of_[blocks_.block_of[state]]++;
       states_[places_[state]] = state;
     }
   }
@@ -176,7 +176,7 @@ class StatePartition {
   // Moves a state to the front of its block, with those whose signatures may
   // have changed, if it has others. All others of a block have one signature.
   void Touch(int32_t state) {
-    const int32_t block = blocks_.of[state];
+    const int32_t block = blocks_.block_of[state];
     if (end_of_[block] - first_of_[block] == 1) return;
     const int32_t front = first_of_[block] + touched_[block];
     if (places_[state] < front) return;
@@ -240,7 +240,7 @@ class StatePartition {
   // Makes the states of some places a block.
   void AddBlock(int32_t begin, int32_t end) {
     const auto block = static_cast<int32_t>(blocks_.members.size());
-    for (int32_t i = begin; i < end; ++i) blocks_.of[states_[i]] = block;
+    for (int32_t i = begin; i < end; ++i) blocks_.block_of[states_[i]] = block;
     blocks_.members.push_back(states_[begin]);
     first_of_.push_back(begin);
     end_of_.push_back(end);

@@ -13,8 +13,8 @@ namespace espalier {
 // Sets of equal states. Two states are equal if and only if the same bytes lead
 // from them to an accepting state.
 struct DfaBlocks {
-  std::vector<int32_t> of = {};       // [num_states]  number of a block, or -1
-  std::vector<int32_t> members = {};  // [num_blocks]  a state of each
+  std::vector<int32_t> block_of = {};  // [num_states]  number of a block, or -1
+  std::vector<int32_t> members = {};   // [num_blocks]  a state of each
 };
 
 // Returns the blocks of the states in `order`, in no particular order.

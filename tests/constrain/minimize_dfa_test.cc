@@ -95,14 +95,14 @@ void ExpectBlocksOfMoore(const Dfa& dfa, const HashKey& key) {
   std::map<int32_t, int32_t> numbers;  // expected by found
   std::map<int32_t, int32_t> inverse;
   for (int s = 0; s < dfa.edges.num_states(); ++s) {
-    numbers.try_emplace(blocks.of[s], expected[s]);
-    inverse.try_emplace(expected[s], blocks.of[s]);
-    ASSERT_EQ(numbers[blocks.of[s]], expected[s]) << "state " << s;
-    ASSERT_EQ(inverse[expected[s]], blocks.of[s]) << "state " << s;
+    numbers.try_emplace(blocks.block_of[s], expected[s]);
+    inverse.try_emplace(expected[s], blocks.block_of[s]);
+    ASSERT_EQ(numbers[blocks.block_of[s]], expected[s]) << "state " << s;
+    ASSERT_EQ(inverse[expected[s]], blocks.block_of[s]) << "state " << s;
   }
   ASSERT_EQ(blocks.members.size(), inverse.size());
   for (size_t b = 0; b < blocks.members.size(); ++b) {
-    ASSERT_EQ(blocks.of[blocks.members[b]], b);
+    ASSERT_EQ(blocks.block_of[blocks.members[b]], b);
   }
 }
 

@@ -95,7 +95,7 @@ class FormulaPool {
   // By node, results of Substitute that are valid with its stamp. The first are
   // those of an outermost call, and the next those of a call within it.
   std::deque<std::vector<std::pair<int64_t, Formula>>> substitutes_;
-  size_t num_substitutions_ = 0;  // calls that are within one another
+  size_t num_substitutions_ = 0;  // nested calls in progress
   // Formulas that ForEachPolarity has seen have its stamp.
   mutable std::vector<int64_t> seen_;
   // Results of Evaluate by node, valid if they have its stamp.

@@ -39,7 +39,7 @@ class CompileBudget {
   int64_t steps_left() const { return steps_left_; }
   // Leaves at most `steps` for what follows.
   void Restrict(int64_t steps) { steps_left_ = std::min(steps_left_, steps); }
-  // Makes it one with `steps` left of which nothing is exceeded.
+  // Sets the steps left, and clears is_exceeded().
   void Renew(int64_t steps) {
     steps_left_ = steps;
     is_exceeded_ = false;
@@ -73,7 +73,7 @@ class CompileBudget {
   Work work() const {
     return {limits_.max_steps - steps_left_, most_.states, most_.table_bytes};
   }
-  // As the calls of another budget.
+  // Takes and checks what `work` records.
   absl::Status Repeat(const Work& work) {
     RETURN_IF_ERROR(Take(work.steps));
     RETURN_IF_ERROR(CheckStates(work.states));

@@ -20,8 +20,8 @@ struct DfaEdges {
     int num_classes() const { return last - first + 1; }
   };
 
-  // Adds an edge, or to the last one if that one is the same but for classes
-  // before `first`.
+  // Adds an edge, or extends the last one if it has the same ends and its
+  // classes end before `first`.
   void Add(int32_t from, int first, int last, int32_t to) {
     if (!edges.empty() && edges.back().from == from && edges.back().to == to &&
         edges.back().last + 1 == first) {

@@ -191,7 +191,8 @@ class StringQuoter {
     return (BeginsCodePoint(run.first) ? counting_ : states_)[next];
   }
 
-  // Beginnings of escapes as a tree: of 1 to 5 bytes of \u000, and \u001.
+  // Beginnings of escapes as a tree: prefixes of 1 to 5 bytes of \u000, and
+  // \u001.
   static constexpr std::string_view kBytesOfBegins = "\\u0001";
   static constexpr int kNumBegins = 6;
   static constexpr int ParentOf(int begin) {

@@ -1,9 +1,9 @@
 // NumberTable: finds the number of something that is kept elsewhere, by its
 // hash: a table with open addressing and without nodes.
 //
-//   const int32_t number = table.FindOrAdd(
-//       HashOf(text), texts.size(), [&](int32_t n) { return texts[n] == text;
-//       });
+//   const auto is_text = [&](int32_t n) { return texts[n] == text; };
+//   const int32_t number =
+//       table.FindOrAdd(HashOf(text), texts.size(), is_text);
 //   if (number == texts.size()) texts.push_back(text);
 //
 // Thread safety: none; one compilation's own.

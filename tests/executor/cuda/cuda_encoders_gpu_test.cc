@@ -65,7 +65,7 @@ std::shared_ptr<CudaExecutor> LoadOnDevice(const std::string& name,
 
 class CudaEncodersTest : public ::testing::TestWithParam<std::string> {};
 INSTANTIATE_TEST_SUITE_P(Models, CudaEncodersTest,
-                         ::testing::ValuesIn(EncoderFamilyModels()),
+                         ::testing::ValuesIn(CudaEncoderFamilyModels()),
                          [](const auto& model) { return model.param; });
 
 // Relative to the norm of all logits, as log-probabilities share an offset.

@@ -22,11 +22,6 @@ absl::Status CheckCudaLimits(const TransformerConfig& config) {
                            config.hidden_size, ", on a CUDA device, got ",
                            config.word_embed_proj_dim);
   }
-  // Requests on a device were not equal to those on the host in all mixtures.
-  if (config.has_layer_distances) {
-    return InvalidArgument(config.family, " models, which have biases by ",
-                           "distance of each layer, run on the CPU alone");
-  }
   return absl::OkStatus();
 }
 

@@ -49,12 +49,4 @@ inline std::vector<std::string> EncoderFamilyModels() {
   return names;
 }
 
-// Models with an encoder that run on a CUDA device.
-inline std::vector<std::string> CudaEncoderFamilyModels() {
-  std::vector<std::string> names = EncoderFamilyModels();
-  std::erase_if(
-      names, [](const std::string& name) { return name.starts_with("umt5"); });
-  return names;
-}
-
 }  // namespace espalier::testing

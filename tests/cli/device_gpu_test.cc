@@ -138,7 +138,7 @@ std::vector<json::value> TokensOf(const std::string& output) {
 }
 
 TEST(DeviceGpuTest, EncoderDecodersAnswerAsOnTheCpu) {
-  for (const std::string& model : CudaEncoderFamilyModels()) {
+  for (const std::string& model : EncoderFamilyModels()) {
     SCOPED_TRACE(model);
     const std::string requests = RequestsOfFamily(model);
     std::vector<std::string> outputs;

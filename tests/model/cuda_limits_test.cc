@@ -24,18 +24,13 @@ absl::StatusOr<TransformerConfig> ReadFamily(const std::string& model) {
 
 TEST(CudaLimitsTest, FamiliesRunAndSizesThatDoNotAreNamed) {
   for (const std::string& model : FamilyModels()) {
-    if (model == "opt_projected" || model.starts_with("umt5")) continue;
+    if (model == "opt_projected") continue;
     EXPECT_OK(CheckCudaLimits(*ReadFamily(model))) << model;
   }
   EXPECT_THAT(CheckCudaLimits(*ReadFamily("opt_projected")),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("word_embed_proj_dim must be hidden_size, 32, "
                                  "on a CUDA device, got 20")));
-  EXPECT_THAT(
-      CheckCudaLimits(*ReadFamily("umt5")),
-      StatusIs(absl::StatusCode::kInvalidArgument,
-               HasSubstr("UMT5 models, which have biases by distance of "
-                         "each layer, run on the CPU alone")));
   TransformerConfig config = *ReadFamily("gemma2");
   config.head_dim = 258;
   EXPECT_THAT(CheckCudaLimits(config),

@@ -65,7 +65,7 @@ std::shared_ptr<CudaExecutor> LoadOnDevice(const std::string& name,
 
 class CudaEncodersTest : public ::testing::TestWithParam<std::string> {};
 INSTANTIATE_TEST_SUITE_P(Models, CudaEncodersTest,
-                         ::testing::ValuesIn(CudaEncoderFamilyModels()),
+                         ::testing::ValuesIn(EncoderFamilyModels()),
                          [](const auto& model) { return model.param; });
 
 // Relative to the norm of all logits, as log-probabilities share an offset.
@@ -281,16 +281,24 @@ void ExpectAnyRequestsMatchTheHost(const std::string& name,
   Comparison comparison;
   for (size_t i = 0; i < requests.size(); ++i) {
     const std::string what = Concat("request ", i);
+    // The sampled tokens depend on the drafts, and so does whether any are
+    // possible after them.
+    const auto& speculate = requests[i].params.speculate;
+    if (speculate && speculate->mode == SpeculationMode::kRejection) {
+      EXPECT_TRUE(actual[i].ok() ||
+                  absl::IsFailedPrecondition(actual[i].status()))
+          << what << ": " << actual[i].status();
+      continue;
+    }
     ASSERT_EQ(actual[i].status().code(), expected[i].status().code())
         << what << ": " << actual[i].status() << " " << expected[i].status();
     if (!actual[i].ok()) continue;
-    // The sampled tokens depend on the drafts.
-    const auto& speculate = requests[i].params.speculate;
-    if (speculate && speculate->mode == SpeculationMode::kRejection) continue;
     comparison.Add(expected[i]->hypotheses, actual[i]->hypotheses, what);
   }
   comparison.Print(name.c_str());
-  EXPECT_LE(comparison.num_swapped, comparison.num_hypotheses / 100);
+  // Hypotheses whose scores are equal but for rounding change places, two or
+  // more at a time.
+  EXPECT_LE(comparison.num_with_swaps, 1);
   EXPECT_GT(comparison.num_hypotheses, Cases(100, 8));
 }
 

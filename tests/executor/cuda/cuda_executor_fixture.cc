@@ -53,6 +53,7 @@ void Comparison::Add(const std::vector<Hypothesis>& expected,
                      const std::vector<Hypothesis>& actual,
                      const std::string& what) {
   ASSERT_EQ(actual.size(), expected.size()) << what;
+  const int num_swapped_before = num_swapped;
   for (size_t rank = 0; rank < expected.size(); ++rank) {
     ++num_hypotheses;
     const bool close = std::isnan(expected[rank].score) ||
@@ -63,6 +64,7 @@ void Comparison::Add(const std::vector<Hypothesis>& expected,
                        << expected[rank].score;
     num_swapped += expected[rank].tokens != actual[rank].tokens;
   }
+  num_with_swaps += num_swapped > num_swapped_before;
 }
 
 void Comparison::Print(const char* name) const {

@@ -26,6 +26,7 @@ bool Close(double a, double b);
 struct Comparison {
   int num_hypotheses = 0;
   int num_swapped = 0;
+  int num_with_swaps = 0;  // calls of Add() that found some
   int num_different = 0;
 
   void Add(const std::vector<Hypothesis>& expected,

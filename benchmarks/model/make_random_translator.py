@@ -14,10 +14,10 @@ request generates all of its NEW_TOKENS, with 4 beams. The numbers of a tensor
 are a run of 65,537 random ones, again and again.
 """
 
+import argparse
 import json
 import random
 import struct
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -131,32 +131,34 @@ def write_weights(shape: Shape, path: Path) -> None:
             write_tensor(file, name, numbers, size(dims))
 
 
-def main(
-    name: str, directory: str, requests="64", source_tokens="32", new_tokens="64"
-) -> None:
-    if name not in SHAPES:
-        sys.exit(f"SHAPE must be one of {', '.join(SHAPES)}, got {name}")
-    shape = SHAPES[name]
-    out = Path(directory)
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("shape", choices=SHAPES)
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("requests", type=int, nargs="?", default=64)
+    parser.add_argument("source_tokens", type=int, nargs="?", default=32)
+    parser.add_argument("new_tokens", type=int, nargs="?", default=64)
+    args = parser.parse_args()
+    shape, out = SHAPES[args.shape], args.directory
     out.mkdir(parents=True, exist_ok=True)
     (out / "config.json").write_text(json.dumps(config(shape), indent=1))
     write_weights(shape, out / "model.safetensors")
     draw = random.Random(2)
     params = {
         "num_beams": 4,
-        "max_new_tokens": int(new_tokens),
-        "min_new_tokens": int(new_tokens),
+        "max_new_tokens": args.new_tokens,
+        "min_new_tokens": args.new_tokens,
     }
     with (out / "requests.jsonl").open("w") as file:
-        for _ in range(int(requests)):
+        for _ in range(args.requests):
             prompt = [
                 draw.randrange(3, shape.vocabulary - 1)
-                for _ in range(int(source_tokens))
+                for _ in range(args.source_tokens)
             ]
             file.write(json.dumps({"prompt_tokens": prompt, "params": params}) + "\n")
 
 
 if __name__ == "__main__":
-    if not 3 <= len(sys.argv) <= 6:
-        sys.exit(__doc__)
-    main(*sys.argv[1:])
+    main()

@@ -153,7 +153,8 @@ class JsonSchemaCompiler {
   // there might be values.
   absl::Status Unsatisfied(Formula root) {
     for (const JsonSchemaReader::Contradiction& c : reader_.contradictions()) {
-      for (const auto& [formula, node] : nodes_) {
+      for (const auto& known : nodes_) {
+        const Formula formula = known.first;
         pool_.ForEachPolarity(formula, [&](int32_t variable, bool is_positive) {
           if (is_positive && assertions_.Of(variable).index == c.value) {
             inhabited_.insert(formula);

@@ -173,8 +173,8 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> LoadM2m100Tokenizer(
     parts.special.push_back(language.token);
   }
   std::ranges::sort(parts.special);
-  const auto repeated = std::ranges::unique(parts.special);
-  parts.special.erase(repeated.begin(), repeated.end());
+  parts.special.erase(std::unique(parts.special.begin(), parts.special.end()),
+                      parts.special.end());
   RETURN_IF_ERROR(CheckTokens(settings, *vocabulary, parts.special));
   RETURN_IF_ERROR(SetSource(settings, "en", &rule));
   parts.languages =

@@ -1,6 +1,7 @@
 #include "text/tokenizer/translator_steps.h"
 
 #include <algorithm>
+#include <span>
 #include <string_view>
 #include <utility>
 

@@ -11,6 +11,7 @@
 #include "base/json_scan.h"
 #include "base/shared_list.h"
 #include "base/status.h"
+#include "base/wording.h"
 #include "beam/strategy/selection_options.h"
 #include "constrain/choice_language.h"
 #include "constrain/contained_words.h"

@@ -3,8 +3,9 @@
 // (text/tokenizer/marian_tokenizer.h) has two models, M2M100
 // (text/tokenizer/m2m100_tokenizer.h) one.
 //
-// Of a Marian a text that begins with ">>", and has "<<" somewhere after,
-// begins with a token of its own, up to there: the language to translate into.
+// A text for a Marian may name the language to translate into: one that begins
+// with ">>" and has "<<" somewhere after begins with a token of its own, up to
+// there.
 //
 // Decoded texts have no spaces at either end.
 #pragma once

@@ -283,7 +283,7 @@ absl::StatusOr<EngineRequest> GeneratorCore::Prepare(
   Request request;
   ASSIGN_OR_RETURN(const std::optional<TokenId> first_output,
                    FirstOutputOf(from.prompt));
-  ForceFirstOutput(first_output, &from.params);
+  ForceFirstOutput(description(), first_output, &from.params);
   ASSIGN_OR_RETURN(
       request.prompt_tokens,
       MakePrompt(std::move(from.prompt), description().max_prompt_tokens()));
@@ -340,7 +340,8 @@ absl::StatusOr<EngineRequest> GeneratorCore::Prepare(ScoreRequest from) const {
   ASSIGN_OR_RETURN(const ContinuationContext context, ContextOf(from));
   ASSIGN_OR_RETURN(const std::optional<TokenId> first_output,
                    FirstOutputOf(from.prompt));
-  const bool is_forced = ForceFirstOutput(first_output, &from.params);
+  const bool is_forced =
+      !ForceFirstOutput(description(), first_output, &from.params).empty();
   Request request;
   ASSIGN_OR_RETURN(
       request.prompt_tokens,

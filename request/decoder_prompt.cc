@@ -190,13 +190,21 @@ absl::StatusOr<std::string> DecoderPromptText(const Tokenizer& tokenizer,
   return tokenizer.Decode(std::vector<TokenId>(tokens.begin(), tokens.end()));
 }
 
-bool ForceFirstOutput(std::optional<TokenId> token, GenerationParams* params) {
+std::string_view ForceFirstOutput(const ModelDescription& model,
+                                  std::optional<TokenId> token,
+                                  GenerationParams* params) {
   if (!token || params->forced_bos_token_id ||
-      !params->decoder_prompt_tokens.empty()) {
-    return false;
+      !OwnTokens(StartOf(model), params->decoder_prompt_tokens).empty()) {
+    return "";
+  }
+  const bool is_restricted = params->constraint || params->allowed_sequences;
+  // ResolveDecoderPrompt puts a forced token in front of a text.
+  if (is_restricted && params->decoder_prompt.empty()) {
+    params->decoder_prompt_tokens = {*token};
+    return "decoder_prompt_tokens";
   }
   params->forced_bos_token_id = *token;
-  return true;
+  return "forced_bos_token_id";
 }
 
 }  // namespace espalier

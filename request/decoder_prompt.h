@@ -23,8 +23,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -82,8 +84,12 @@ int64_t NumContextTokens(const ModelDescription& model,
 absl::StatusOr<std::string> DecoderPromptText(const Tokenizer& tokenizer,
                                               std::span<const int64_t> tokens);
 
-// Forces the first token of the output, unless the request itself says how it
-// begins. Returns true if it does so.
-bool ForceFirstOutput(std::optional<TokenId> token, GenerationParams* params);
+// Makes `token` the first one of the output, unless the request itself says how
+// it begins: forced_bos_token_id, or, with a constraint or allowed_sequences,
+// whose texts begin after it, decoder_prompt_tokens. Returns the name of the
+// field that it sets; empty if none.
+std::string_view ForceFirstOutput(const ModelDescription& model,
+                                  std::optional<TokenId> token,
+                                  GenerationParams* params);
 
 }  // namespace espalier

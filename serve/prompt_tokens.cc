@@ -33,9 +33,9 @@ void ForceLanguage(const Generator& generator, openai::Call* call) {
   const auto chosen = generator.prompt_template(call->template_name);
   // Another error is that of the prompt.
   if (!chosen.ok()) return;
-  if (ForceFirstOutput((*chosen)->first_output, &call->params)) {
-    call->given.push_back({"forced_bos_token_id", "template"});
-  }
+  const std::string_view param = ForceFirstOutput(
+      generator.description(), (*chosen)->first_output, &call->params);
+  if (!param.empty()) call->given.push_back({param, "template"});
 }
 
 }  // namespace

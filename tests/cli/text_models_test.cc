@@ -213,6 +213,12 @@ TEST_P(TranslatorTextsTest, FromAndToTakeCodesAndNames) {
   EXPECT_THAT(run.out, HasSubstr(best));
   EXPECT_EQ(generate("English", "French").out, run.out);
   EXPECT_EQ(generate("en", "fr").out, run.out);
+  // A language of texts begins after the token.
+  const ProgramRun chosen =
+      RunEspalier({"generate", "-m", model_, "--from", "en", "--to", "fr",
+                   "--choice", "Tom", "--choice", "We", text});
+  EXPECT_EQ(chosen.exit_code, 0) << chosen.err;
+  EXPECT_THAT(chosen.out, ::testing::ContainsRegex("(Tom|We)\n"));
   const ProgramRun unknown = generate("English", "Frenhc");
   EXPECT_EQ(unknown.exit_code, 2);
   EXPECT_THAT(unknown.err,

@@ -5,6 +5,8 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -304,6 +306,38 @@ TEST(DecoderPromptTest, PaddingWithoutAPositionIsRefusedByItsPlace) {
   model.encoder->decoder_prompt = {8};
   request.params.decoder_prompt_tokens = {8, 9};
   EXPECT_OK(ValidateRequest(model, &request));
+}
+
+// A constraint begins after the token, which then is no part of its text.
+TEST(DecoderPromptTest, ATemplatesFirstOutputIsForcedOrBeginsTheOutput) {
+  const auto force = [](const GenerationParams& given) {
+    GenerationParams params = given;
+    const std::string_view field = ForceFirstOutput(Translator(), 7, &params);
+    return std::pair(field, params);
+  };
+  const auto [field, params] = force({});
+  EXPECT_EQ(field, "forced_bos_token_id");
+  EXPECT_EQ(params.forced_bos_token_id, 7);
+  GenerationParams given;
+  given.decoder_prompt_tokens = {kDecoderStart};
+  EXPECT_EQ(force(given).second.forced_bos_token_id, 7);
+  given.decoder_prompt_tokens = {kDecoderStart, 9};
+  EXPECT_EQ(force(given), std::pair(std::string_view(), given));
+  given = {};
+  given.forced_bos_token_id = 9;
+  EXPECT_EQ(force(given), std::pair(std::string_view(), given));
+  given = {};
+  given.allowed_sequences = {{9}};
+  EXPECT_THAT(force(given).second.decoder_prompt_tokens, ElementsAre(7));
+  given = {};
+  given.constraint = ConstraintParams{.regex = "a"};
+  const auto [field_before_text, before_text] = force(given);
+  EXPECT_EQ(field_before_text, "decoder_prompt_tokens");
+  EXPECT_THAT(before_text.decoder_prompt_tokens, ElementsAre(7));
+  EXPECT_EQ(before_text.forced_bos_token_id, std::nullopt);
+  // ResolveDecoderPrompt puts it in front of the text.
+  given.decoder_prompt = "b";
+  EXPECT_EQ(force(given).second.forced_bos_token_id, 7);
 }
 
 }  // namespace

@@ -208,6 +208,33 @@ TEST_F(EncoderCallsTest, ATranslatorTakesLanguagesAsItsTemplate) {
             *tokenizer->PieceToId("eng_Latn"));
 }
 
+// The texts of a language begin after the token of the target language.
+TEST_F(EncoderCallsTest, ATranslationIntoALanguageMayBeConstrained) {
+  Serve({}, "tests/data/text_models/nllb");
+  const auto answer = [&](const std::string& fields) {
+    const RawResponse response =
+        Post("/v1/completions", Concat(R"({"prompt": "Tom is here.",
+             "max_tokens": 20, "temperature": 0, "return_token_ids": true,
+             "template": "en-fr", )",
+                                       fields, "}"));
+    EXPECT_EQ(response.status, 200) << response.body;
+    return ParseJson(response.body)->at("choices").at(0);
+  };
+  for (const std::string language :
+       {R"("structured_outputs": {"choice": ["Il", "Elle"]})",
+        R"("structured_outputs": {"regex": "Il|Elle"})",
+        R"("response_format": {"type": "json_schema", "json_schema":
+            {"schema": {"type": "boolean"}}})"}) {
+    const json::value choice = answer(language);
+    EXPECT_THAT(std::string(choice.at("text").as_string()),
+                ::testing::ContainsRegex("^(Il|Elle|true|false)$"));
+    EXPECT_EQ(choice.at("finish_reason"), "stop");
+    // As of a request that says so itself.
+    EXPECT_EQ(answer(Concat(language, R"(, "decoder_prompt_tokens": [153])")),
+              choice);
+  }
+}
+
 // Given back as decoder_prompt_tokens it means the same.
 TEST_F(EncoderCallsTest, TokenizeShowsWhatTheDecoderBeginsWith) {
   const auto decoder_prompt = [&](const std::string& fields) {

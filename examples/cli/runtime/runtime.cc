@@ -271,9 +271,10 @@ absl::StatusOr<Request> Runtime::MakeRequest(RequestBody body,
 absl::Status Runtime::ForceLanguage(RequestBody* body) const {
   ASSIGN_OR_RETURN(const PromptTemplate* const prompt_template,
                    FindTemplate(*body));
-  if (ForceFirstOutput(prompt_template->first_output, &body->params)) {
-    body->given.push_back("forced_bos_token_id");
-  }
+  const std::string_view param =
+      ForceFirstOutput(backend_->steps()->description(),
+                       prompt_template->first_output, &body->params);
+  if (!param.empty()) body->given.push_back(param);
   return absl::OkStatus();
 }
 

@@ -130,10 +130,11 @@ class Runtime {
   absl::StatusOr<std::vector<TokenId>> MakePrompt(
       const RequestBody& body) const;
   // Errors: kInvalidArgument naming the template.
-  // Forces the language that the prompt's template translates into.
-  absl::Status ForceLanguage(RequestBody* body) const;
   absl::StatusOr<const PromptTemplate*> FindTemplate(
       const RequestBody& body) const;
+  // Forces the language that the prompt's template translates into.
+  // Errors: as FindTemplate.
+  absl::Status ForceLanguage(RequestBody* body) const;
   absl::Status CheckSplit() const;
   // Errors: as IsSplit.
   absl::StatusOr<TextParts> Split(RequestBody body) const;

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <utility>
 
 #include "base/byte_order_mark.h"
 #include "base/check.h"
 #include "base/field_error.h"
+#include "base/json.h"
 #include "base/json_scan.h"
 #include "base/status.h"
 #include "openai/answer_parts.h"
@@ -41,6 +43,19 @@ Params ParamsOf(std::string_view body) {
   return params;
 }
 
+// Returns the field that says how an output begins which a template of two
+// languages begins, and its value; empty if there is no such template.
+std::pair<std::string, std::string> BeginOfTemplate(const Call& call) {
+  const bool has_begin = std::ranges::any_of(
+      call.given, [](const GivenParam& g) { return g.name == "template"; });
+  if (!has_begin) return {};
+  const std::optional<int64_t>& forced = call.params.forced_bos_token_id;
+  if (forced) return {"forced_bos_token_id", Concat(*forced)};
+  const auto& tokens = call.params.decoder_prompt_tokens;
+  return {"decoder_prompt_tokens",
+          WriteJson(json::array(tokens.begin(), tokens.end()))};
+}
+
 // A 32-bit number and the comma after it.
 constexpr int64_t kMaxBytesOfId = 12;
 // Names, punctuation and two numbers of a call.
@@ -71,6 +86,11 @@ void RenderWriter::ReadShared(std::string_view body) {
         Concat(R"({"tool_calls":)", *call_.params.constraint->tool_calls, "}");
     params.erase("response_format");
     params.insert_or_assign("constraint", calls);
+  }
+  const auto [begin_field, begin] = BeginOfTemplate(call_);
+  if (!begin_field.empty()) {
+    params.erase("decoder_prompt");
+    params.insert_or_assign(begin_field, begin);
   }
   size_t largest = 0;
   for (const auto& [name, text] : params) {

@@ -20,8 +20,8 @@ namespace espalier::openai {
 
 // Writes {"model", "request_id", "token_ids", "sampling_params", "stream"}; for
 // completions a list of them. `model` is the model's name. The params are those
-// in `body`, which `call` was read from, and the API's default number of
-// tokens.
+// in `body`, which `call` was read from, the beginning of the output that a
+// template of two languages sets, and the API's default number of tokens.
 class RenderWriter {
  public:
   // `call`, `model` and `prompts` outlive this; `body` need not.

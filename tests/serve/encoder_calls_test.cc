@@ -235,6 +235,31 @@ TEST_F(EncoderCallsTest, ATranslationIntoALanguageMayBeConstrained) {
   }
 }
 
+TEST_F(EncoderCallsTest, ARenderedTranslationIsIntoItsLanguage) {
+  Serve({}, "tests/data/text_models/nllb");
+  for (const std::string fields :
+       {"", R"(, "decoder_prompt": "Il")", R"(, "decoder_prompt_tokens": [2])",
+        R"(, "decoder_prompt_tokens": [2, 20])",
+        R"(, "forced_bos_token_id": 9)",
+        R"(, "structured_outputs": {"choice": ["Il", "Elle"]})"}) {
+    const std::string body = Concat(R"({"prompt": "Tom is here.",
+        "max_tokens": 9, "temperature": 0, "return_token_ids": true,
+        "template": "en-fr")",
+                                    fields, "}");
+    const RawResponse rendered = Post("/v1/completions/render", body);
+    ASSERT_EQ(rendered.status, 200) << rendered.body;
+    const RawResponse generated = Post(
+        "/inference/v1/generate", WriteJson(ParseJson(rendered.body)->at(0)));
+    ASSERT_EQ(generated.status, 200) << generated.body;
+    EXPECT_EQ(ParseJson(generated.body)->at("choices").at(0).at("token_ids"),
+              ParseJson(Post("/v1/completions", body).body)
+                  ->at("choices")
+                  .at(0)
+                  .at("token_ids"))
+        << rendered.body;
+  }
+}
+
 // Given back as decoder_prompt_tokens it means the same.
 TEST_F(EncoderCallsTest, TokenizeShowsWhatTheDecoderBeginsWith) {
   const auto decoder_prompt = [&](const std::string& fields) {

@@ -97,11 +97,15 @@ absl::StatusOr<PromptTemplates> PromptTemplates::Parse(
                    ParsePromptTemplateFile(text, tokenizer));
   PromptTemplates templates(std::move(file.templates), 0,
                             tokenizer.languages());
-  const auto chosen = templates.Find(file.default_name);
-  if (!chosen.ok()) {
-    return InvalidArgument("default: ", Message(chosen.status()));
+  const auto& all = templates.templates_;
+  const auto chosen =
+      std::ranges::find(all, file.default_name, &PromptTemplate::name);
+  if (chosen == all.end()) {
+    return InvalidArgument("default: no prompt template ",
+                           ShownInQuotes(file.default_name),
+                           "; the file has ", DescribeAll(all));
   }
-  templates.default_idx_ = *chosen - templates.templates_.data();
+  templates.default_idx_ = chosen - all.begin();
   return templates;
 }
 

@@ -197,7 +197,7 @@ const Malformed kMalformed[] = {
     {"DefaultThatIsNone",
      R"({"default": "x", "templates": [
          {"name": "t", "prompt": [{"text": true}]}]})",
-     "default: no prompt template \"x\"; the model has t"},
+     "default: no prompt template \"x\"; the file has t"},
     {"NoPrompt", R"({"default": "t", "templates": [{"name": "t"}]})",
      "templates[0]: field \"prompt\" is missing"},
     {"PromptOfWrongType", FileWithPrompt("\"<s>\""),

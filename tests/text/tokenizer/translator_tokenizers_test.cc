@@ -164,5 +164,17 @@ TEST_F(TranslatorTest, ATemplatesNameMayBeTwoNamesOfLanguages) {
                        "ar_AR-sl_SI"));
 }
 
+// Its output would have to be forced, also where a request names no template.
+TEST_F(TranslatorTest, ADefaultTemplateIsOneOfTheFile) {
+  Copy("nllb");
+  scratch_.Write("prompt_template.json",
+                 R"({"default": "eng_Latn-fra_Latn", "templates": [
+                     {"name": "bare", "prompt": [{"text": true}]}]})");
+  EXPECT_THAT(PromptTemplates::Load(scratch_.path(), *Load().value()),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("default: no prompt template "
+                                 "\"eng_Latn-fra_Latn\"; the file has bare")));
+}
+
 }  // namespace
 }  // namespace espalier

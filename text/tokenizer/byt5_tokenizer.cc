@@ -1,5 +1,7 @@
 #include "text/tokenizer/byt5_tokenizer.h"
 
+#include <cstdint>
+#include <iterator>
 #include <utility>
 
 #include "base/json.h"
@@ -7,6 +9,7 @@
 #include "text/pipeline/byte_level.h"
 #include "text/tokenizer/added_token_table.h"
 #include "text/tokenizer/json_tokenizer.h"
+#include "text/tokenizer/t5_parts.h"
 #include "text/tokenizer/token_settings.h"
 #include "text/tokenizer/tokenizer_config.h"
 
@@ -31,26 +34,29 @@ absl::Status SettleByt5Tokens(TokenSettings* settings) {
     }
     if (token->is_plain) token->lstrip = token->rstrip = true;
   }
-  if (!settings->ExtraTokens().empty()) return absl::OkStatus();
-  for (int i = 0; i < kNumByt5ExtraIds; ++i) {
-    TokenEntry token;
-    token.content = Concat("<extra_id_", i, ">");
-    token.special = true;
-    settings->extra.push_back(std::move(token));
+  ASSIGN_OR_RETURN(const int64_t num_extra_ids,
+                   NumExtraIds(settings->config, kNumByt5ExtraIds));
+  if (!settings->has_extra && settings->ExtraTokens().empty()) {
+    SetGaps(num_extra_ids, settings);
   }
   return absl::OkStatus();
 }
 
-json::object Byt5Vocabulary(const TokenSettings& settings) {
+absl::StatusOr<json::object> Byt5Vocabulary(const TokenSettings& settings) {
   json::object vocab;
-  for (const char* const role : kByt5Roles) {
-    const auto id = static_cast<int64_t>(vocab.size());
-    vocab[settings.Find(role)->content] = id;
-  }
   for (int byte = 0; byte < kNumBytes; ++byte) {
     const char c = static_cast<char>(byte);
-    const auto id = static_cast<int64_t>(vocab.size());
-    vocab[ToByteAlphabet(std::string_view(&c, 1))] = id;
+    vocab[ToByteAlphabet(std::string_view(&c, 1))] =
+        int64_t{std::size(kByt5Roles)} + byte;
+  }
+  int64_t next = 0;
+  for (const char* const role : kByt5Roles) {
+    const std::string& piece = settings.Find(role)->content;
+    if (vocab.emplace(piece, next++).second) continue;
+    return InvalidArgument(settings.config.path(), ": ", role,
+                           " must differ from the pieces of bytes and from "
+                           "other roles' tokens, got ",
+                           ShownInQuotes(piece));
   }
   return vocab;
 }
@@ -60,22 +66,13 @@ json::object Byt5Steps(json::object vocab, const std::string& eos) {
                               {"add_prefix_space", false},
                               {"trim_offsets", false},
                               {"use_regex", false}};
-  const json::object post_processor = {
-      {"type", "TemplateProcessing"},
-      {"single",
-       {{{"Sequence", {{"id", "A"}, {"type_id", 0}}}},
-        {{"SpecialToken", {{"id", eos}, {"type_id", 0}}}}}},
-      {"special_tokens",
-       {{eos,
-         {{"id", eos},
-          {"ids", json::array{vocab.at(eos)}},
-          {"tokens", json::array{eos}}}}}}};
+  const int64_t eos_id = vocab.at(eos).as_int64();
   return {{"model",
            {{"type", "BPE"},
             {"vocab", std::move(vocab)},
             {"merges", json::array()}}},
           {"pre_tokenizer", bytes},
-          {"post_processor", post_processor},
+          {"post_processor", EndWithEos(eos, eos_id)},
           {"decoder", bytes}};
 }
 
@@ -95,8 +92,9 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> LoadByt5Tokenizer(
                    TokenSettings::Load(directory, /*file=*/nullptr));
   RETURN_IF_ERROR(SettleByt5Tokens(&settings));
   const std::string& path = settings.config.path();
+  ASSIGN_OR_RETURN(json::object vocab, Byt5Vocabulary(settings));
   json::object file =
-      Byt5Steps(Byt5Vocabulary(settings), settings.Find("eos_token")->content);
+      Byt5Steps(std::move(vocab), settings.Find("eos_token")->content);
   AddedTokenTable table(file);
   RETURN_IF_ERROR(table.AddTokensOf(settings, path));
   json::array added = table.ToJson();

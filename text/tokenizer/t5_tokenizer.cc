@@ -14,6 +14,7 @@
 #include "text/tokenizer/added_token_table.h"
 #include "text/tokenizer/json_tokenizer.h"
 #include "text/tokenizer/sentencepiece_model.h"
+#include "text/tokenizer/t5_parts.h"
 #include "text/tokenizer/token_settings.h"
 #include "text/tokenizer/tokenizer_config.h"
 
@@ -21,23 +22,9 @@ namespace espalier {
 namespace {
 
 constexpr size_t kMaxT5ModelBytes = size_t{64} << 20;
-constexpr int64_t kMaxExtraIds = 10'000;
+constexpr int64_t kNumT5ExtraIds = 100;
 // T5Tokenizer's, whatever the names are.
 constexpr int kPadId = 0, kEosId = 1, kUnknownId = 2;
-
-std::string NameOfGap(int64_t i) { return Concat("<extra_id_", i, ">"); }
-
-absl::StatusOr<int64_t> NumExtraIds(const TokenizerConfigFile& config) {
-  const json::value* value = config.Find("extra_ids");
-  if (value == nullptr || value->is_null()) return 100;
-  if (value->is_int64() && value->get_int64() >= 0 &&
-      value->get_int64() <= kMaxExtraIds) {
-    return value->get_int64();
-  }
-  return InvalidArgument(config.path(),
-                         ": extra_ids must be an integer in [0, ", kMaxExtraIds,
-                         "], got ", Shown(value));
-}
 
 // Refuses files of PEGASUS, ALBERT and others, which have the same name but
 // other ids. Uses the tokenizer's class or, if there is none, the model's type.
@@ -96,14 +83,7 @@ absl::Status SettleTokens(const SentencePieceModel& model,
                            ShownInQuotes(given->content));
   }
   if (settings->has_extra || !settings->extra.empty()) return absl::OkStatus();
-  for (int64_t i = 0; i < num_extra_ids; ++i) {
-    TokenEntry token;
-    token.content = NameOfGap(i);
-    token.special = true;
-    settings->extra.push_back(std::move(token));
-  }
-  // They take the place of those of special_tokens_map.json.
-  settings->has_extra = true;
+  SetGaps(num_extra_ids, settings);
   return absl::OkStatus();
 }
 
@@ -131,16 +111,7 @@ void AddSteps(const SentencePieceModel& model, const std::string& eos,
   (*file)["pre_tokenizer"] = {
       {"type", "Sequence"},
       {"pretokenizers", {{{"type", "WhitespaceSplit"}}, metaspace}}};
-  (*file)["post_processor"] = {
-      {"type", "TemplateProcessing"},
-      {"single",
-       {{{"Sequence", {{"id", "A"}, {"type_id", 0}}}},
-        {{"SpecialToken", {{"id", eos}, {"type_id", 0}}}}}},
-      {"special_tokens",
-       {{eos,
-         {{"id", eos},
-          {"ids", json::array{eos_id}},
-          {"tokens", json::array{eos}}}}}}};
+  (*file)["post_processor"] = EndWithEos(eos, eos_id);
   (*file)["decoder"] = metaspace;
   if (!model.charsmap.empty()) {
     (*file)["normalizer"] = {
@@ -172,7 +143,8 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> LoadT5Tokenizer(
   ASSIGN_OR_RETURN(TokenSettings settings,
                    TokenSettings::Load(directory, /*file=*/nullptr));
   RETURN_IF_ERROR(CheckClass(directory, settings.config));
-  ASSIGN_OR_RETURN(const int64_t num_extra_ids, NumExtraIds(settings.config));
+  ASSIGN_OR_RETURN(const int64_t num_extra_ids,
+                   NumExtraIds(settings.config, kNumT5ExtraIds));
   const std::string path = directory + "/spiece.model";
   ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path, kMaxT5ModelBytes));
   const absl::StatusOr<SentencePieceModel> model =

@@ -131,6 +131,25 @@ TEST_F(TranslatorTest, AByt5HasNoFileOfAVocabulary) {
   const auto tokenizer = Load().value();
   EXPECT_EQ(tokenizer->vocab_size(), 261);
   EXPECT_EQ(tokenizer->PieceToId("<gap>"), 260);
+  SetConfig("additional_special_tokens", json::array());
+  EXPECT_EQ(Load().value()->vocab_size(), 259);
+  SetConfig("additional_special_tokens", nullptr);
+  SetConfig("extra_ids", 10);
+  EXPECT_EQ(Load().value()->vocab_size(), 269);
+  SetConfig("extra_ids", -1);
+  ExpectRefused(
+      "tokenizer_config.json: extra_ids must be an integer in [0, 10000], got "
+      "-1");
+  SetConfig("extra_ids", nullptr);
+  EXPECT_EQ(Load().value()->vocab_size(), 384);
+  for (const char* const piece : {"<pad>", "a"}) {
+    SetConfig("eos_token", piece);
+    ExpectRefused(
+        Concat("tokenizer_config.json: eos_token must differ from the pieces "
+               "of bytes and from other roles' tokens, got \"",
+               piece, "\""));
+  }
+  SetConfig("additional_special_tokens", {"<extra_id_0>", "<gap>"});
   SetConfig("eos_token", nullptr);
   ExpectRefused("tokenizer_config.json: eos_token must be a token, got null");
   SetConfig("eos_token", "</s>");

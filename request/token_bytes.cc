@@ -48,15 +48,17 @@ void SpellMarks(std::span<const ToolCallMark> marks, TokenId token,
 }  // namespace
 
 TokenVocabulary TokenBytesOf(const Tokenizer& tokenizer,
-                             std::span<const TokenId> without, int max_tokens,
+                             std::span<const TokenId> without,
+                             std::optional<int> num_tokens,
                              std::span<const ToolCallMark> marks) {
   const TokenSpellings& spellings = tokenizer.spellings();
   std::vector<std::string> bytes;
   std::vector<std::string> first_bytes;
   const bool is_same = spellings.opening_spaces() == OpeningSpaces::kKept;
-  const int vocab_size = std::min(tokenizer.vocab_size(), max_tokens);
+  const int vocab_size = num_tokens.value_or(tokenizer.vocab_size());
   for (TokenId token = 0; token < vocab_size; ++token) {
-    const bool adds = !std::ranges::binary_search(without, token);
+    const bool adds = token < tokenizer.vocab_size() &&
+                      !std::ranges::binary_search(without, token);
     bytes.push_back(adds ? BytesOf(spellings.Of(token)) : "");
     if (adds) SpellMarks(marks, token, &bytes.back());
     if (is_same) continue;

@@ -4,7 +4,7 @@
 // Thread safety: functions without state.
 #pragma once
 
-#include <limits>
+#include <optional>
 #include <span>
 
 #include "base/ids.h"
@@ -21,12 +21,14 @@ namespace espalier {
 // A Marian model drops spaces at the end of its texts, too. The bytes are those
 // before that.
 //   without     tokens that add nothing in addition, ascending
-//   max_tokens  the vocabulary has at most so many: what a model has of it
+//   num_tokens  ids of the vocabulary, those of a model; unset: the
+//   tokenizer's.
+//               Ids that the tokenizer lacks add nothing
 //   marks       tokens that add the byte that stands for them. Other tokens
 //               with this byte, which no text has, add nothing
 TokenVocabulary TokenBytesOf(const Tokenizer& tokenizer,
                              std::span<const TokenId> without = {},
-                             int max_tokens = std::numeric_limits<int>::max(),
+                             std::optional<int> num_tokens = std::nullopt,
                              std::span<const ToolCallMark> marks = {});
 
 }  // namespace espalier

@@ -82,6 +82,21 @@ TEST(TokenBytesTest, BytesOfTokensAreTheTextThatTheyDecodeTo) {
   }
 }
 
+// Models have more ids than their tokenizers, and each may end an output.
+TEST(TokenBytesTest, IdsThatTheTokenizerLacksAddNothing) {
+  ASSERT_OK_AND_ASSIGN(const std::unique_ptr<Tokenizer> tokenizer,
+                       Tokenizer::LoadDirectory(SourcePath("models/en-fr")));
+  const int vocab_size = tokenizer->vocab_size();
+  const TokenVocabulary vocabulary =
+      TokenBytesOf(*tokenizer, {}, vocab_size + 3);
+  ASSERT_EQ(vocabulary.inside.vocab_size(), vocab_size + 3);
+  EXPECT_EQ(vocabulary.inside.BytesOf(vocab_size + 2), "");
+  EXPECT_EQ(vocabulary.first->BytesOf(vocab_size + 2), "");
+  EXPECT_EQ(vocabulary.inside.BytesOf(vocab_size - 1),
+            TokenBytesOf(*tokenizer).inside.BytesOf(vocab_size - 1));
+  EXPECT_EQ(TokenBytesOf(*tokenizer, {}, 7).inside.vocab_size(), 7);
+}
+
 // Special tokens are illegal at any place, also in the language of all texts.
 TEST(TokenBytesTest, SpecialTokensAreIllegal) {
   ASSERT_OK_AND_ASSIGN(const std::unique_ptr<Tokenizer> tokenizer,

@@ -9,7 +9,6 @@
 #include "text/pipeline/json_fields.h"
 #include "text/pipeline/post_processor.h"
 #include "text/pipeline/token_decoder.h"
-#include "text/tokenizer/incremental_detokenizer.h"
 
 namespace espalier {
 namespace {
@@ -323,15 +322,6 @@ absl::Status JsonTokenizer::EncodePiece(std::string_view piece, Worker* worker,
       steps_.subwords.model->Encode(piece, &worker->scratch, tokens));
   worker->cache.Keep(piece, std::span(*tokens).subspan(begin));
   return absl::OkStatus();
-}
-
-absl::StatusOr<std::string> JsonTokenizer::DecodeText(
-    const std::vector<TokenId>& tokens) const {
-  IncrementalDetokenizer detokenizer(*this);
-  std::string text;
-  for (const TokenId token : tokens) detokenizer.Feed(token, &text);
-  detokenizer.Finish(&text);
-  return text;
 }
 
 bool JsonTokenizer::IsAdded(TokenId token) const {

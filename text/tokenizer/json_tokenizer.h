@@ -82,8 +82,6 @@ class JsonTokenizer : public Tokenizer {
       std::string_view text, bool parse_special) const override;
   absl::StatusOr<std::vector<TokenId>> EncodeText(
       std::string_view text, bool parse_special, int max_tokens) const override;
-  absl::StatusOr<std::string> DecodeText(
-      const std::vector<TokenId>& tokens) const override;
   bool IsAdded(TokenId token) const override;
   void OnMarkedSpecial(std::span<const TokenId> tokens) override;
 

@@ -7,7 +7,6 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/status.h"
-#include "text/tokenizer/incremental_detokenizer.h"
 
 namespace espalier {
 namespace {
@@ -116,15 +115,6 @@ absl::StatusOr<std::vector<TokenId>> NumberedPiecesTokenizer::EncodeOutputText(
   RETURN_IF_ERROR(EncodePlain(files_.target ? *files_.target : *files_.source,
                               text, kNoLimit, &tokens));
   return tokens;
-}
-
-absl::StatusOr<std::string> NumberedPiecesTokenizer::DecodeText(
-    const std::vector<TokenId>& tokens) const {
-  IncrementalDetokenizer detokenizer(*this);
-  std::string text;
-  for (const TokenId token : tokens) detokenizer.Feed(token, &text);
-  detokenizer.Finish(&text);
-  return text;
 }
 
 bool NumberedPiecesTokenizer::IsAdded(TokenId token) const {

@@ -66,8 +66,6 @@ class NumberedPiecesTokenizer : public Tokenizer {
   absl::Status EncodePlain(const SentencePieceTokenizer& pieces,
                            std::string_view text, int max_tokens,
                            std::vector<TokenId>* tokens) const;
-  absl::StatusOr<std::string> DecodeText(
-      const std::vector<TokenId>& tokens) const override;
 
   // Languages.
   bool IsAdded(TokenId token) const override;

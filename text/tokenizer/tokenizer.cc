@@ -238,6 +238,15 @@ absl::StatusOr<std::string> Tokenizer::Decode(
   return text;
 }
 
+absl::StatusOr<std::string> Tokenizer::DecodeText(
+    const std::vector<TokenId>& tokens) const {
+  IncrementalDetokenizer detokenizer(*this);
+  std::string text;
+  for (const TokenId token : tokens) detokenizer.Feed(token, &text);
+  detokenizer.Finish(&text);
+  return text;
+}
+
 absl::Status Tokenizer::CheckModelHas(std::span<const TokenId> tokens) const {
   if (vocab_size() <= model_vocab_size_) return absl::OkStatus();
   const auto lacking = std::ranges::find_if(

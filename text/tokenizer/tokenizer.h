@@ -220,9 +220,10 @@ class Tokenizer {
     return EncodeText(text, /*parse_special=*/false);
   }
 
+  // As IncrementalDetokenizer spells them.
   // REQUIRES: every token is in [0, vocab_size) and is there.
   virtual absl::StatusOr<std::string> DecodeText(
-      const std::vector<TokenId>& tokens) const = 0;
+      const std::vector<TokenId>& tokens) const;
 
   // Errors: kInvalidArgument naming the first token that the model lacks.
   absl::Status CheckModelHas(std::span<const TokenId> tokens) const;

@@ -147,10 +147,8 @@ absl::StatusOr<std::optional<std::string_view>> Tokenizer::FileOf(
                      IsThere(Concat(directory, "/", name)));
     if (is_there) return std::optional(name);
   }
-  // A ByT5 has no vocabulary. What is wrong with the file says its reader.
-  const absl::StatusOr<bool> is_byt5 = IsByt5(directory);
-  if (is_byt5.ok() && *is_byt5) return kByt5File;
-  return std::nullopt;
+  ASSIGN_OR_RETURN(const bool is_byt5, IsByt5(directory));
+  return is_byt5 ? std::optional(kByt5File) : std::nullopt;
 }
 
 absl::StatusOr<std::vector<TokenId>> Tokenizer::Encode(

@@ -1,12 +1,14 @@
 // Tokenizer: text to token ids and back, whatever kind the model's vocabulary
-// is of. Six kinds are known: the file of Hugging Face's tokenizers library
+// is of. Seven kinds are known: the file of Hugging Face's tokenizers library
 // (tokenizer.json), a SentencePiece model (tokenizer.model), the files of a
 // GPT-2, BART or Qwen (merges.txt and vocab.json), all of them with what other
 // files say of their tokens (text/tokenizer/directory_tokenizer.h), the files
 // of a Marian model (source.spm and others, text/tokenizer/marian_tokenizer.h),
-// the SentencePiece model of a T5 (spiece.model, text/tokenizer/t5_tokenizer.h)
-// and that of an M2M100 or an mBART (sentencepiece.bpe.model,
-// text/tokenizer/m2m100_tokenizer.h, text/tokenizer/translator_steps.h).
+// the SentencePiece model of a T5 (spiece.model,
+// text/tokenizer/t5_tokenizer.h), that of an M2M100 or an mBART
+// (sentencepiece.bpe.model, text/tokenizer/m2m100_tokenizer.h,
+// text/tokenizer/translator_steps.h), and the bytes of a ByT5, which has no
+// vocabulary (tokenizer_config.json, text/tokenizer/byt5_tokenizer.h).
 // docs/tokenizers.md says what of them is supported.
 //
 // Vocabulary entries behave in three ways. Ordinary pieces, single bytes among
@@ -92,8 +94,10 @@ class Tokenizer {
   static constexpr std::string_view kFiles[] = {
       "source.spm",   "tokenizer.json",          "tokenizer.model",
       "spiece.model", "sentencepiece.bpe.model", "merges.txt"};
-  // Returns which of kFiles the directory has first; nullopt if none.
-  // Errors: kFailedPrecondition naming the file that cannot be looked at.
+  // Returns which of kFiles the directory has first, or tokenizer_config.json
+  // of a ByT5, which has none of them; nullopt if neither.
+  // Errors: kFailedPrecondition naming the file that cannot be looked at; as
+  // IsByt5.
   static absl::StatusOr<std::optional<std::string_view>> FileOf(
       const std::string& directory);
   // All of them, for messages: "a, b or c".

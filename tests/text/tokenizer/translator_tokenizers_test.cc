@@ -158,6 +158,9 @@ TEST_F(TranslatorTest, AByt5HasNoFileOfAVocabulary) {
   ExpectRefused("\"<gap>\" must have the id 259 beside ");
   SetConfig("tokenizer_class", "T5Tokenizer");
   EXPECT_EQ(Tokenizer::FileOf(scratch_.path()).value(), std::nullopt);
+  // It may be a ByT5's.
+  scratch_.Write("tokenizer_config.json", "{");
+  ExpectRefused("tokenizer_config.json: not JSON at byte ");
 }
 
 TEST_F(TranslatorTest, ATemplatesNameMayBeTwoNamesOfLanguages) {

@@ -176,7 +176,11 @@ void Maker::AddSequences(GenerationParams* params) {
   const int branches = 1 + Below(12);
   for (std::vector<int64_t>& sequence : sequences) {
     const int length = 1 + Below(static_cast<int>(*params->max_new_tokens));
-    for (int i = 0; i < length; ++i) sequence.push_back(4 + Below(branches));
+    for (int i = 0; i < length; ++i) {
+      int64_t token = 4 + Below(branches);
+      while (std::ranges::count(model_.eos_token_ids, token) > 0) ++token;
+      sequence.push_back(token);
+    }
   }
   params->allowed_sequences = std::move(sequences);
 }
@@ -322,7 +326,7 @@ Request Maker::Make() {
   if (!params.allowed_token_ids && OneIn(10)) AddSequences(&params);
   AddStops(&params);
   if (OneIn(4)) params.logprobs = Below(6);
-  if (OneIn(6)) params.prompt_logprobs = Below(6);
+  if (OneIn(6) && !model_.encoder) params.prompt_logprobs = Below(6);
   if (OneIn(50)) params.logprobs = kMaxLogProbs;
   if (limits_.speculates && CanSpeculate(params) && OneIn(2)) {
     AddDrafts(&params);

@@ -17,6 +17,10 @@ class EmbeddingTable {
   //   rows  [num_rows, num_cols]  row-major, little-endian, any alignment;
   //         outlives the table
   EmbeddingTable(std::span<const std::byte> rows, DType dtype, int num_cols);
+  // A table of int8 codes (model/int8_rows.h), which dequantise to `dtype`.
+  //   scales  [num_rows]  float32, any alignment; outlives the table
+  EmbeddingTable(std::span<const std::byte> rows,
+                 std::span<const std::byte> scales, DType dtype, int num_cols);
 
   bool empty() const { return rows_.empty(); }
 
@@ -27,6 +31,7 @@ class EmbeddingTable {
 
  private:
   std::span<const std::byte> rows_;
+  std::span<const std::byte> scales_;  // empty: rows are of dtype_
   DType dtype_ = DType::kFloat32;
   int num_cols_ = 0;
 };

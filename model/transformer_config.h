@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/dtype.h"
 #include "base/ids.h"
 #include "model/rope.h"
 #include "model/tensor_names.h"
@@ -125,6 +126,8 @@ struct TransformerConfig {
   bool scales_head = false;      // its input is divided by sqrt(hidden_size)
   bool has_logits_bias = false;  // added to the logits
   bool has_fp8_weights = false;  // matrices may be e4m3 (fp8_rows.h)
+  // Matrices and embeddings may be int8 (int8_rows.h), and become this type.
+  std::optional<DType> int8_rows = std::nullopt;
 
   std::optional<EncoderConfig> encoder = std::nullopt;
 

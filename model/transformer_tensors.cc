@@ -91,6 +91,7 @@ absl::Status CheckAllAreUsed(const Checkpoint& checkpoint,
   for (const Tensor& tensor : AllTensors(tensors)) {
     used.insert(tensor.data.data());
     used.insert(tensor.fp8_scales.data.data());  // null, if there are none
+    used.insert(tensor.int8_scales.data());
   }
   const std::string head = Concat(config.names.head, ".weight");
   const auto is_alias = [&](std::string_view name) {
@@ -173,8 +174,8 @@ absl::StatusOr<Tensor> FindEmbedding(const Checkpoint& checkpoint,
   const TensorNames& names = config.names;
   ASSIGN_OR_RETURN(
       Tensor embedding,
-      FindTensor(checkpoint, EmbeddingName(checkpoint, names, base),
-                 {config.vocab_size, config.embedding_size()}));
+      FindTable(checkpoint, config, EmbeddingName(checkpoint, names, base),
+                config.vocab_size, config.embedding_size()));
   for (const std::string_view alias : names.embedding_aliases) {
     RETURN_IF_ERROR(CheckTied(checkpoint, names, Concat(base, alias, ".weight"),
                               embedding));

@@ -34,12 +34,17 @@ struct TransformerTensor {
   // If not empty, `data` are e4m3 codes, and `dtype` is kBFloat16, the type
   // they dequantise to (model/fp8_rows.h).
   Fp8Scales fp8_scales = {};
+  // A float32 for each row. If not empty, `data` are int8 codes, and `dtype` is
+  // the type they dequantise to (model/int8_rows.h).
+  std::span<const std::byte> int8_scales = {};
   std::string name = {};  // in the checkpoint
 
   bool is_fp8() const { return !fp8_scales.data.empty(); }
+  bool is_int8() const { return !int8_scales.empty(); }
   // Columns of a stored row.
   size_t num_cols() const {
-    return data.size() / (is_fp8() ? 1 : NumBytes(dtype)) / num_rows;
+    const bool has_codes = is_fp8() || is_int8();
+    return data.size() / (has_codes ? 1 : NumBytes(dtype)) / num_rows;
   }
 };
 
@@ -75,8 +80,9 @@ struct TransformerTensors : TransformerStackTensors {
 // Errors: kInvalidArgument naming the file (with shards, the one that has the
 // tensor), the tensor and the value, of which 60 bytes are shown, if a tensor
 // is missing, its shape or dtype (BF16, F16, F32; of a matrix F8_E4M3 with
-// scales, where config.json says so) is wrong, a scale is not in [0, 256), a
-// tied head differs from the embedding, or a weight is not used.
+// scales, where config.json says so, and I8 in files of CTranslate2) is wrong,
+// a scale is not in [0, 256), a tied head differs from the embedding, or a
+// weight is not used.
 absl::StatusOr<TransformerTensors> FindTransformerTensors(
     const Checkpoint& checkpoint, const TransformerConfig& config);
 

@@ -11,6 +11,7 @@
 #include "base/load_as_float.h"
 #include "base/status.h"
 #include "model/fp8_rows.h"
+#include "model/int8_rows.h"
 #include "model/positions.h"
 #include "model/transformer_tensors.h"
 
@@ -51,8 +52,16 @@ class MatrixPacker {
   PackedMatrix PackAs(WeightFormat format, std::span<const Tensor> tensors,
                       int num_cols) {
     std::vector<PackedMatrix::Part> parts;
-    std::vector<std::vector<uint16_t>> widened;  // the data of some parts
-    for (const Tensor& tensor : tensors) {
+    // The data of some parts.
+    std::vector<std::vector<uint16_t>> widened;
+    std::vector<std::vector<std::byte>> dequantised;
+    for (const Tensor& given : tensors) {
+      Tensor tensor = given;
+      if (tensor.is_int8()) {
+        dequantised.push_back(WidenInt8(tensor, pool_));
+        tensor.data = dequantised.back();
+        tensor.int8_scales = {};
+      }
       PackedMatrix::Part part = {tensor.data, tensor.dtype, tensor.num_rows,
                                  tensor.is_transposed};
       if (tensor.is_fp8() || format == WeightFormat::kFp8) {
@@ -61,7 +70,7 @@ class MatrixPacker {
                 tensor.num_rows};
       }
       parts.push_back(part);
-      done_bytes_ += static_cast<int64_t>(tensor.data.size());
+      done_bytes_ += static_cast<int64_t>(given.data.size());
     }
     PackedMatrix matrix = PackedMatrix::Pack(
         parts, num_cols, pool_,
@@ -151,8 +160,11 @@ void PackParts(const TensorOwner& owner, const TensorParts& tensors,
   for (const TableTensor& table : kTableTensors) {
     const Tensor& tensor = tensors[table.table];
     if (tensor.num_rows == 0 || !table.is_kept) continue;
+    const int num_cols = SizeOf(owner, table.cols);
     (*weights)[table.table] =
-        EmbeddingTable(tensor.data, tensor.dtype, SizeOf(owner, table.cols));
+        tensor.is_int8() ? EmbeddingTable(tensor.data, tensor.int8_scales,
+                                          tensor.dtype, num_cols)
+                         : EmbeddingTable(tensor.data, tensor.dtype, num_cols);
   }
   for (const NormTensor& norm : kNormTensors) {
     (*weights)[norm.norm] = MakeNorm(owner.config, tensors[norm.norm]);

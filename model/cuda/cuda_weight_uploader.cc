@@ -8,14 +8,18 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <utility>
+#include <vector>
 
 #include "base/ceil_div.h"
 #include "base/load_as_float.h"
 #include "base/status.h"
+#include "base/thread_pool.h"
 #include "kernels/matmul/fp8.h"
 #include "kernels/matmul/fp8_order.h"
 #include "model/fp8_rows.h"
+#include "model/int8_rows.h"
 #include "model/rotary_order.h"
 
 namespace espalier {
@@ -158,6 +162,15 @@ absl::Status CudaWeightUploader::Upload(std::string_view name,
                                         const TransformerTensor& tensor,
                                         const CudaMatrix& to,
                                         const CudaTensorPlace& place) {
+  if (tensor.is_int8()) {
+    ASSIGN_OR_RETURN(const std::shared_ptr<ThreadPool> one_thread,
+                     ThreadPool::Create(1));
+    const std::vector<std::byte> widened = WidenInt8(tensor, *one_thread);
+    TransformerTensor dequantised = tensor;
+    dequantised.data = widened;
+    dequantised.int8_scales = {};
+    return Upload(name, dequantised, to, place);
+  }
   if (to.fp8_scales != nullptr) {
     return Annotate(UploadCodes(tensor, to, place), name);
   }

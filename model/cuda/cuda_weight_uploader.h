@@ -48,7 +48,7 @@ class CudaWeightUploader {
 
   // Writes the tensor's rows to `to`, rounded to nearest even, and zeros to the
   // padding columns. An e4m3 matrix gets the tensor's codes, or quantised
-  // weights if it has none.
+  // weights if it has none. An int8 matrix is dequantised.
   // Errors: kInvalidArgument naming `name` and the value if a finite weight
   // overflows float16; as ReadFp8Row (model/fp8_rows.h).
   absl::Status Upload(std::string_view name, const TransformerTensor& tensor,

@@ -50,18 +50,37 @@ absl::StatusOr<WeightMap> ParseWeightMap(std::string_view text) {
 absl::StatusOr<Checkpoint> Checkpoint::Open(const std::string& directory) {
   Checkpoint checkpoint;
   checkpoint.path_ = directory + kSingleFile;
-  auto file = SafetensorsFile::Open(checkpoint.path_);
-  if (absl::IsNotFound(file.status())) {
-    RETURN_IF_ERROR(checkpoint.OpenShards(directory));
+  if (IsCTranslate2Directory(directory)) {
+    RETURN_IF_ERROR(checkpoint.OpenCTranslate2(directory));
     return checkpoint;
   }
-  RETURN_IF_ERROR(file.status());
-  checkpoint.files_.push_back(
-      std::make_unique<SafetensorsFile>(*std::move(file)));
-  for (const auto& [name, tensor] : checkpoint.files_[0]->tensors()) {
-    checkpoint.owners_.emplace(name, checkpoint.files_[0].get());
+  const absl::Status single = checkpoint.OpenSingle();
+  if (!absl::IsNotFound(single)) {
+    RETURN_IF_ERROR(single);
+    return checkpoint;
   }
+  RETURN_IF_ERROR(checkpoint.OpenShards(directory));
   return checkpoint;
+}
+
+absl::Status Checkpoint::OpenSingle() {
+  ASSIGN_OR_RETURN(SafetensorsFile opened, SafetensorsFile::Open(path_));
+  files_.push_back(std::make_unique<SafetensorsFile>(std::move(opened)));
+  const SafetensorsFile& file = *files_.back();
+  for (const auto& [name, tensor] : file.tensors()) {
+    tensors_.emplace(name, LocatedTensor{&tensor, file.path()});
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Checkpoint::OpenCTranslate2(const std::string& directory) {
+  ASSIGN_OR_RETURN(CTranslate2Model model, CTranslate2Model::Open(directory));
+  ctranslate2_ = std::make_unique<CTranslate2Model>(std::move(model));
+  path_ = ctranslate2_->file.path();
+  for (const auto& [name, tensor] : ctranslate2_->named.tensors) {
+    tensors_.emplace(name, LocatedTensor{&tensor, ctranslate2_->file.path()});
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Checkpoint::OpenShards(const std::string& directory) {
@@ -82,26 +101,22 @@ absl::Status Checkpoint::OpenShards(const std::string& directory) {
       files_.push_back(std::make_unique<SafetensorsFile>(std::move(file)));
       shards[shard] = files_.back().get();
     }
-    RETURN_IF_ERROR(shards[shard]->Find(tensor).status());
-    owners_.emplace(tensor, shards[shard]);
+    ASSIGN_OR_RETURN(const StoredTensor* stored, shards[shard]->Find(tensor));
+    tensors_.emplace(tensor, LocatedTensor{stored, shards[shard]->path()});
   }
   return absl::OkStatus();
 }
 
 std::vector<std::string_view> Checkpoint::names() const {
   std::vector<std::string_view> names;
-  for (const auto& [name, file] : owners_) names.push_back(name);
+  for (const auto& [name, located] : tensors_) names.push_back(name);
   return names;
 }
 
 absl::StatusOr<LocatedTensor> Checkpoint::Find(const std::string& name) const {
-  const auto owner = owners_.find(name);
-  if (owner == owners_.end()) {
-    return InvalidArgument(path_, ": tensor ", name, " is missing");
-  }
-  const SafetensorsFile& file = *owner->second;
-  ASSIGN_OR_RETURN(const StoredTensor* tensor, file.Find(name));
-  return LocatedTensor{tensor, file.path()};
+  const auto found = tensors_.find(name);
+  if (found != tensors_.end()) return found->second;
+  return InvalidArgument(path_, ": tensor ", name, " is missing");
 }
 
 }  // namespace espalier

@@ -4,7 +4,9 @@
 //   model.safetensors.index.json
 //   {"weight_map": {"lm_head.weight": "model-00002-of-00002.safetensors"}}
 //
-// If both exist, the single file is used, as in transformers.
+// If both exist, the single file is used, as in transformers. If neither does,
+// a model.bin of CTranslate2 (ctranslate2/ctranslate2_model.h) is, whose
+// tensors have the names that transformers gives them.
 //
 // Thread safety: immutable after Open.
 #pragma once
@@ -15,7 +17,9 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "model/ctranslate2/ctranslate2_model.h"
 #include "model/safetensors.h"
 
 namespace espalier {
@@ -32,7 +36,7 @@ class Checkpoint {
   // Opens and checks all files. Shards lie in the directory itself.
   // Errors: as SafetensorsFile::Open; kInvalidArgument naming the index, the
   // tensor and the value, if the index is longer than 16 MiB or something in
-  // it is wrong.
+  // it is wrong; as CTranslate2Model::Open.
   static absl::StatusOr<Checkpoint> Open(const std::string& directory);
 
   // Errors: kInvalidArgument naming path() and the tensor, if it is missing.
@@ -44,13 +48,21 @@ class Checkpoint {
   // The single file, or the index.
   const std::string& path() const { return path_; }
 
+  // The file that CTranslate2 wrote; null: it is none of those.
+  const CTranslate2File* ctranslate2_file() const {
+    return ctranslate2_ == nullptr ? nullptr : &ctranslate2_->file;
+  }
+
  private:
+  absl::Status OpenSingle();
   absl::Status OpenShards(const std::string& directory);
+  absl::Status OpenCTranslate2(const std::string& directory);
 
   std::string path_;
-  // Stable addresses, because `owners_` points at them.
+  // Stable addresses, because `tensors_` points at them.
   std::vector<std::unique_ptr<SafetensorsFile>> files_;
-  std::map<std::string, const SafetensorsFile*> owners_;  // by tensor name
+  std::unique_ptr<CTranslate2Model> ctranslate2_;
+  std::map<std::string, LocatedTensor> tensors_;  // by name
 };
 
 }  // namespace espalier

@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "base/status.h"
+#include "model/ctranslate2/ctranslate2_model.h"
 
 namespace espalier {
 namespace {
@@ -15,7 +16,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kWhatItIs =
-    "; a model is a directory with config.json and model.safetensors";
+    "; a model is a directory with config.json and model.safetensors, or "
+    "CTranslate2's model.bin";
 
 bool IsThere(const std::string& path) {
   std::error_code error;
@@ -34,7 +36,8 @@ std::string_view FirstOf(const std::string& directory,
 bool HasWeights(const std::string& directory) {
   return !FirstOf(directory,
                   {"model.safetensors", "model.safetensors.index.json"})
-              .empty();
+              .empty() ||
+         IsCTranslate2Directory(directory);
 }
 
 // True for OWNER/NAME, unless the directory OWNER exists.
@@ -110,19 +113,6 @@ absl::Status CheckNoAdapter(const std::string& directory) {
                          "merge_and_unload() and save that");
 }
 
-absl::Status CheckNotCTranslate2(const std::string& directory) {
-  const bool is_one =
-      IsThere(directory + "/model.bin") && !HasWeights(directory) &&
-      !FirstOf(directory, {"shared_vocabulary.json", "shared_vocabulary.txt",
-                           "source_vocabulary.json", "source_vocabulary.txt",
-                           "vocabulary.json", "vocabulary.txt"})
-           .empty();
-  if (!is_one) return absl::OkStatus();
-  return InvalidArgument(directory, " is a CTranslate2 model, which is not ",
-                         "read; give the directory of the model that it was ",
-                         "converted from", kWhatItIs);
-}
-
 absl::Status NoConfig(const std::string& directory) {
   std::error_code error;
   if (fs::is_directory(directory + "/snapshots", error)) {
@@ -175,7 +165,6 @@ absl::Status CheckIsDirectory(const std::string& directory) {
 absl::Status CheckModelDirectory(const std::string& directory) {
   RETURN_IF_ERROR(CheckIsDirectory(directory));
   RETURN_IF_ERROR(CheckNoAdapter(directory));
-  RETURN_IF_ERROR(CheckNotCTranslate2(directory));
   // A config.json that cannot be read is not missing.
   std::error_code error;
   const fs::file_status config = fs::status(directory + "/config.json", error);

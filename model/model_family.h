@@ -51,6 +51,11 @@ extern const ModelFamily kUmt5Family;
 // All of them, by model_type.
 std::span<const ModelFamily* const> ModelFamilies();
 
+// Reads a config.json, all but generation_config.json's part.
+// Errors: kInvalidArgument naming field and value.
+absl::Status ReadModelConfig(const json::object& json,
+                             TransformerConfig* config);
+
 // Returns the family of a config.json.
 // Errors: kInvalidArgument naming model_type or architectures and the value.
 absl::StatusOr<const ModelFamily*> FindModelFamily(const json::object& json);

@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "base/wording.h"
 #include "model/config_fields.h"
+#include "model/ctranslate2/ctranslate2_model.h"
 #include "model/family_fields.h"
 #include "model/fp8_config.h"
 #include "model/model_family.h"
@@ -95,20 +96,25 @@ absl::Status CheckDefaultTokens(TransformerConfig* config) {
                          ", is not in the vocabulary of ", config->vocab_size);
 }
 
-absl::Status ReadModel(const json::object& json, TransformerConfig* config) {
-  ASSIGN_OR_RETURN(const ModelFamily* family, FindModelFamily(json));
-  RETURN_IF_ERROR(CheckFeatures(json, family->is_encoder_decoder));
-  config->family = family->name;
-  ASSIGN_OR_RETURN(config->has_fp8_weights, ReadFp8Config(json));
-  RETURN_IF_ERROR(family->read(json, config));
-  RETURN_IF_ERROR(ReadDecoderStart(json, config));
-  return ReadEosTokenIds(json, NullEos::kIsNone, config);
-}
-
 absl::Status ReadGeneration(const json::object& json,
                             TransformerConfig* config) {
   RETURN_IF_ERROR(ReadDecoderStart(json, config));
   return ReadEosTokenIds(json, NullEos::kIsMissing, config);
+}
+
+//   path  the file that has the model's config, for errors
+absl::StatusOr<TransformerConfig> ReadModelOf(const std::string& directory,
+                                              std::string* path) {
+  if (IsCTranslate2Directory(directory)) {
+    *path = directory + "/model.bin";
+    ASSIGN_OR_RETURN(CTranslate2Model model, CTranslate2Model::Open(directory));
+    return std::move(model.config);
+  }
+  *path = directory + "/config.json";
+  TransformerConfig config;
+  ASSIGN_OR_RETURN(const json::object json, ReadConfigObject(*path));
+  RETURN_IF_ERROR(Annotate(ReadModelConfig(json, &config), *path));
+  return config;
 }
 
 }  // namespace
@@ -131,12 +137,22 @@ float TransformerConfig::attention_scale() const {
   return 1.0f / std::sqrt(static_cast<float>(scalar));
 }
 
+absl::Status ReadModelConfig(const json::object& json,
+                             TransformerConfig* config) {
+  ASSIGN_OR_RETURN(const ModelFamily* family, FindModelFamily(json));
+  RETURN_IF_ERROR(CheckFeatures(json, family->is_encoder_decoder));
+  config->family = family->name;
+  ASSIGN_OR_RETURN(config->has_fp8_weights, ReadFp8Config(json));
+  RETURN_IF_ERROR(family->read(json, config));
+  RETURN_IF_ERROR(ReadDecoderStart(json, config));
+  return ReadEosTokenIds(json, NullEos::kIsNone, config);
+}
+
 absl::StatusOr<TransformerConfig> ReadTransformerConfig(
     const std::string& directory) {
-  TransformerConfig config;
-  const std::string model_path = directory + "/config.json";
-  ASSIGN_OR_RETURN(const json::object model, ReadConfigObject(model_path));
-  RETURN_IF_ERROR(Annotate(ReadModel(model, &config), model_path));
+  std::string model_path;
+  ASSIGN_OR_RETURN(TransformerConfig config,
+                   ReadModelOf(directory, &model_path));
   const std::string generation_path = directory + "/generation_config.json";
   const absl::StatusOr<json::object> generation =
       ReadConfigObject(generation_path);

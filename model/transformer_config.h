@@ -146,11 +146,13 @@ struct TransformerConfig {
   float attention_scale() const;
 };
 
-// Reads `directory`/config.json and, if there is one, generation_config.json.
+// Reads `directory`/config.json, or of a directory of CTranslate2 its model.bin
+// (ctranslate2/ctranslate2_model.h), and, if there is one,
+// generation_config.json.
 // Sizes are limited far above any model's, so that products of two fit 64 bits.
 // Allocations are bounded by the weights, whose shapes must agree.
 // Errors: kNotFound if there is no config.json, kInvalidArgument naming file,
-// field and value.
+// field and value; as CTranslate2Model::Open.
 absl::StatusOr<TransformerConfig> ReadTransformerConfig(
     const std::string& directory);
 

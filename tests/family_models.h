@@ -1,5 +1,6 @@
 // The small random models of each family and what transformers makes of them
-// (tests/data/families/, made by tools/make_family_models.py).
+// (tests/data/families/, made by tools/make_family_models.py, and those of
+// CTranslate2 by tools/make_ctranslate2_models.py).
 #pragma once
 
 #include <algorithm>
@@ -28,6 +29,7 @@ inline std::vector<std::string> FamilyModels() {
 }
 
 inline bool HasEncoder(const std::string& model) {
+  if (std::filesystem::exists(FamilyPath(model) + "/model.bin")) return true;
   const std::string config =
       *ReadFile(FamilyPath(model) + "/config.json", 1 << 20);
   return config.find("\"is_encoder_decoder\": true") != std::string::npos;

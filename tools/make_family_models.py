@@ -130,6 +130,7 @@ class Noise(LogitsProcessor):
 class Reference:
     def __init__(self, directory: Path):
         config = AutoConfig.from_pretrained(directory)
+        self.end_ids = EOS
         self.has_encoder = config.is_encoder_decoder
         self.model = model_class(config).from_pretrained(
             directory, dtype=DTYPE, attn_implementation="eager"
@@ -176,7 +177,7 @@ class Reference:
         )
         sequences = out.sequences.tolist()
         num_before = self.num_before(prompt, params)
-        tokens = [up_to_end(sequence[num_before:], EOS) for sequence in sequences]
+        tokens = [up_to_end(sequence[num_before:], self.end_ids) for sequence in sequences]
         scores = getattr(out, "sequences_scores", None)
         scores = [None] * len(tokens) if scores is None else scores.tolist()
         return [

@@ -126,6 +126,24 @@ TEST_F(InspectTest, FamiliesAndTheirFeaturesAreNamed) {
   EXPECT_THAT(run.out, HasSubstr("family         Qwen3: "));
 }
 
+TEST_F(InspectTest, ACTranslate2DirectoryIsNamed) {
+  const std::string model = FamilyPath("ctranslate2_mbart");
+  const ProgramRun run = RunEspalier({"inspect", model});
+  EXPECT_EQ(run.exit_code, 0) << run.out << run.err;
+  for (const char* part :
+       {"family         mBART: 2 layers, hidden 16, feed-forward 20",
+        "format         CTranslate2's model.bin, TransformerSpec of revision 7"
+        "\n",
+        " parameters in int8 and f16, ",
+        "tokenizer      none: prompts and results are token ids\n",
+        "CPU            runs"}) {
+    EXPECT_THAT(run.out, HasSubstr(part));
+  }
+  const auto lines = ParseLines(RunEspalier({"inspect", "--json", model}).out);
+  ASSERT_EQ(lines.size(), 1);
+  EXPECT_EQ(lines[0].at("format"), "ctranslate2");
+}
+
 // Two layers of 32 numbers each for keys and for values, in the decoder three:
 // 768 bytes a token, of a source of 64 too; half of it on a GPU.
 TEST_F(InspectTest, OfAnEncoderItSaysWhatASourceTakes) {

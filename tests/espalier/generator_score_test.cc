@@ -238,9 +238,11 @@ constexpr TokenId kForced = 17;
 std::string WithForcedBos(const std::string& family,
                           const ScratchDirectory& scratch) {
   std::filesystem::create_directory(scratch.path(family));
-  for (const char* const file : {"config.json", "model.safetensors"}) {
-    std::filesystem::create_symlink(FamilyPath(family) + "/" + file,
-                                    scratch.path(family + "/" + file));
+  for (const char* const file : {"config.json", "model.safetensors",
+                                 "model.bin", "shared_vocabulary.json"}) {
+    const std::string from = FamilyPath(family) + "/" + file;
+    if (!std::filesystem::exists(from)) continue;
+    std::filesystem::create_symlink(from, scratch.path(family + "/" + file));
   }
   scratch.Write(family + "/generation_config.json",
                 R"({"forced_bos_token_id": 17, "eos_token_id": 2})");

@@ -68,6 +68,11 @@ double Distance(const LogitsRows& logits_rows, const std::vector<float>& all) {
   size_t at = 0;
   for (const std::vector<float>& row : logits_rows) {
     for (const float logit : row) {
+      // -inf, of a token that is never generated.
+      if (logit == all.at(at)) {
+        ++at;
+        continue;
+      }
       distance = std::max(distance, std::abs(double{logit} - all.at(at++)));
       if (std::isnan(logit)) return NAN;
     }

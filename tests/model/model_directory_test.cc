@@ -34,6 +34,8 @@ absl::Status CheckFiles(const std::vector<std::string>& files) {
 TEST(ModelDirectoryTest, WhatMayBeAModelPasses) {
   EXPECT_OK(CheckFiles({"config.json", "model.safetensors"}));
   EXPECT_OK(CheckFiles({"config.json", "model.safetensors.index.json"}));
+  // CTranslate2's.
+  EXPECT_OK(CheckFiles({"config.json", "model.bin", "shared_vocabulary.json"}));
   // Reading says that there are no weights.
   EXPECT_OK(CheckFiles({"config.json"}));
   // Other formats beside those that are read.
@@ -75,11 +77,7 @@ TEST(ModelDirectoryTest, OtherFormatsAreNamed) {
       {{"config.json", "model.safetensors", "adapter_model.bin"},
        kWrong,
        " has an adapter, adapter_model.bin, "},
-      {{"config.json", "model.bin", "shared_vocabulary.json"},
-       kWrong,
-       " is a CTranslate2 model, which is not read; give"},
-      {{"model.bin", "source_vocabulary.txt"}, kWrong, "CTranslate2"},
-      {{"config.json", "model.bin", "vocabulary.json"}, kWrong, "CTranslate2"},
+      {{"model.bin", "shared_vocabulary.json"}, kNotFound, "no config.json"},
   };
   for (const Case& wrong : cases) {
     EXPECT_THAT(CheckFiles(wrong.files),

@@ -82,11 +82,14 @@ WeightFigures FiguresOf(const TransformerTensors& tensors) {
     const auto bytes = static_cast<int64_t>(part.data.size());
     const int64_t count = part.num_cols() * part.num_rows;
     figures.num_parameters += count;
-    figures.stored_bytes += bytes + part.fp8_scales.data.size();
+    figures.stored_bytes +=
+        bytes + part.fp8_scales.data.size() + part.int8_scales.size();
     // Type of the dequantized values.
     figures.cpu_bytes += count * NumBytes(part.dtype);
     figures.cuda_bytes += part.is_fp8() ? count + 2 * part.num_rows : 2 * count;
-    const std::string name(part.is_fp8() ? "fp8" : NameOf(part.dtype));
+    const std::string name(part.is_fp8()    ? "fp8"
+                           : part.is_int8() ? "int8"
+                                            : NameOf(part.dtype));
     if (std::ranges::count(dtypes, name) == 0) dtypes.push_back(name);
   }
   figures.dtypes = JoinWithAnd(dtypes);
@@ -252,6 +255,12 @@ void Inspection::AddShape() {
 void Inspection::AddWeights() {
   const absl::StatusOr<Checkpoint> checkpoint = Checkpoint::Open(model_);
   if (!checkpoint.ok()) return AddFault("weights", checkpoint.status());
+  if (const CTranslate2File* const file = checkpoint->ctranslate2_file()) {
+    report_ += Line("format",
+                    Concat("CTranslate2's model.bin, ", file->specification(),
+                           " of revision ", file->revision()));
+    json_["format"] = "ctranslate2";
+  }
   const absl::StatusOr<TransformerTensors> tensors =
       FindTransformerTensors(*checkpoint, config_);
   if (!tensors.ok()) return AddFault("weights", tensors.status());

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "tests/family_models.h"
 #include "tests/model/ctranslate2/ctranslate2_bytes.h"
 #include "tests/scratch_directory.h"
 #include "tests/status_matchers.h"
@@ -18,6 +19,7 @@ namespace {
 using ::espalier::testing::BytesOf;
 using ::espalier::testing::CTranslate2Content;
 using ::espalier::testing::CTranslate2String;
+using ::espalier::testing::FamilyPath;
 using ::espalier::testing::ScratchDirectory;
 using ::espalier::testing::StatusIs;
 using ::testing::AllOf;
@@ -64,6 +66,18 @@ TEST(CTranslate2FileTest, HasVariablesAndAliases) {
   EXPECT_EQ(file.NameOf("b"), "b");
   EXPECT_THAT(file.Find("b")->shape, IsEmpty());
   EXPECT_EQ(file.Find("d"), nullptr);
+}
+
+TEST(CTranslate2FileTest, WhatAConverterWroteIsWhatIsWritten) {
+  ASSERT_OK_AND_ASSIGN(
+      const CTranslate2File file,
+      CTranslate2File::Open(FamilyPath("ctranslate2_marian_int8/model.bin")));
+  EXPECT_EQ(file.variables().size(), 90u);
+  EXPECT_EQ(file.aliases().size(), 3u);
+  const std::string again = CTranslate2Content::Of(file).Bytes();
+  const auto stored =
+      ReadFile(FamilyPath("ctranslate2_marian_int8/model.bin"), 1 << 20);
+  EXPECT_TRUE(again == *stored);
 }
 
 TEST(CTranslate2FileTest, AFileThatBreaksOffAnywhereIsRefused) {

@@ -1,0 +1,339 @@
+// Directories of CTranslate2 as configs and checkpoints. What the models
+// compute is in families_test.cc and family_references_test.cc, as of other
+// families.
+#include "model/ctranslate2/ctranslate2_model.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <functional>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/load_as_float.h"
+#include "base/status.h"
+#include "model/checkpoint.h"
+#include "model/transformer_model.h"
+#include "tests/family_models.h"
+#include "tests/model/ctranslate2/ctranslate2_bytes.h"
+#include "tests/model/feeder.h"
+#include "tests/scratch_directory.h"
+#include "tests/status_matchers.h"
+#include "tests/unowned.h"
+
+namespace espalier {
+namespace {
+
+using ::espalier::testing::BytesOf;
+using ::espalier::testing::CTranslate2Content;
+using ::espalier::testing::CTranslate2Variable;
+using ::espalier::testing::FamilyPath;
+using ::espalier::testing::FeedAlone;
+using ::espalier::testing::LogitsRows;
+using ::espalier::testing::MakePool;
+using ::espalier::testing::ScratchDirectory;
+using ::espalier::testing::StatusIs;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr auto kBadModel = absl::StatusCode::kInvalidArgument;
+
+// A copy of one of the small models, to be changed.
+class ChangedModel {
+ public:
+  explicit ChangedModel(const std::string& name)
+      : original_(FamilyPath("ctranslate2_" + name)),
+        content_(CTranslate2Content::Of(
+            *CTranslate2File::Open(original_ + "/model.bin"))) {
+    for (const std::string file : {"config.json", "shared_vocabulary.json"}) {
+      std::filesystem::copy_file(original_ + "/" + file, scratch_.path(file));
+    }
+  }
+
+  CTranslate2Content& content() { return content_; }
+  const ScratchDirectory& files() const { return scratch_; }
+  const std::string& Write() {
+    scratch_.Write("model.bin", content_.Bytes());
+    return scratch_.path();
+  }
+
+ private:
+  const std::string original_;
+  const ScratchDirectory scratch_;
+  CTranslate2Content content_;
+};
+
+TransformerConfig ConvertedConfig(const std::string& name) {
+  const auto config = ReadTransformerConfig(FamilyPath("ctranslate2_" + name));
+  EXPECT_OK(config);
+  return config.ok() ? *config : TransformerConfig();
+}
+
+TEST(CTranslate2ModelTest, VariablesSayWhichFamilyItIs) {
+  for (const auto& [name, family] :
+       {std::pair("marian", "Marian"), std::pair("bart", "BART"),
+        std::pair("mbart", "mBART"), std::pair("m2m_100", "M2M100"),
+        std::pair("pegasus", "PEGASUS"), std::pair("t5", "T5"),
+        std::pair("umt5", "UMT5")}) {
+    EXPECT_EQ(ConvertedConfig(name).family, family) << name;
+  }
+  // Sinusoids that none of them has.
+  ChangedModel other("pegasus");
+  CTranslate2Variable& positions =
+      other.content().At("decoder/position_encodings/encodings");
+  std::swap(positions.bytes[1], positions.bytes[17]);
+  ASSERT_OK_AND_ASSIGN(const TransformerConfig config,
+                       ReadTransformerConfig(other.Write()));
+  EXPECT_EQ(config.family, "Transformer");
+}
+
+TEST(CTranslate2ModelTest, TokensAreThoseThatTheVocabularyHas) {
+  const TransformerConfig mbart = ConvertedConfig("mbart");
+  EXPECT_THAT(mbart.eos_token_ids, ElementsAre(2));
+  // It has no decoder_start_token.
+  EXPECT_EQ(mbart.encoder->decoder_start_token_id, 4);
+  const TransformerConfig marian = ConvertedConfig("marian");
+  EXPECT_EQ(marian.vocab_size, 64);
+  EXPECT_EQ(marian.encoder->decoder_start_token_id, 63);
+  ChangedModel model("bart");
+  model.files().Write("config.json", R"({"decoder_start_token": "t9"})");
+  ASSERT_OK_AND_ASSIGN(const TransformerConfig changed,
+                       ReadTransformerConfig(model.Write()));
+  EXPECT_THAT(changed.eos_token_ids, IsEmpty());
+  EXPECT_EQ(changed.encoder->decoder_start_token_id, 9);
+  model.files().Write("generation_config.json",
+                      R"({"decoder_start_token_id": 5, "eos_token_id": [7]})");
+  ASSERT_OK_AND_ASSIGN(const TransformerConfig given,
+                       ReadTransformerConfig(model.Write()));
+  EXPECT_THAT(given.eos_token_ids, ElementsAre(7));
+  EXPECT_EQ(given.encoder->decoder_start_token_id, 5);
+}
+
+TEST(CTranslate2ModelTest, OldVocabulariesAreLines) {
+  ChangedModel model("bart");
+  std::filesystem::remove(model.files().path("shared_vocabulary.json"));
+  std::string lines;
+  for (int i = 0; i < 64; ++i) {
+    lines += i == 40 ? "</s>\n" : i == 1 ? "<s>\n" : Concat("t", i, "\n");
+  }
+  model.files().Write("shared_vocabulary.txt", lines);
+  ASSERT_OK_AND_ASSIGN(const TransformerConfig config,
+                       ReadTransformerConfig(model.Write()));
+  EXPECT_THAT(config.eos_token_ids, ElementsAre(40));
+}
+
+TEST(CTranslate2ModelTest, ARowOfZerosThatNothingGeneratesIsAdded) {
+  ASSERT_OK_AND_ASSIGN(const Checkpoint checkpoint,
+                       Checkpoint::Open(FamilyPath("ctranslate2_marian")));
+  ASSERT_OK_AND_ASSIGN(const LocatedTensor embedding,
+                       checkpoint.Find("model.shared.weight"));
+  EXPECT_THAT(embedding.tensor->shape, ElementsAre(64, 16));
+  const auto last = embedding.tensor->data.last(16 * sizeof(float));
+  EXPECT_TRUE(std::ranges::all_of(
+      last, [](std::byte byte) { return byte == std::byte{0}; }));
+  ASSERT_OK_AND_ASSIGN(const LocatedTensor bias,
+                       checkpoint.Find("final_logits_bias"));
+  EXPECT_THAT(bias.tensor->shape, ElementsAre(1, 64));
+  EXPECT_EQ(
+      LoadAsFloat(&bias.tensor->data[63 * sizeof(float)], DType::kFloat32),
+      -std::numeric_limits<float>::infinity());
+}
+
+LogitsRows FedLogits(const std::string& directory,
+                     WeightFormat format = WeightFormat::kAsStored) {
+  const auto model = TransformerModel::Load(
+      directory, {.kv_cache_bytes = 8 << 20, .weights = format}, MakePool(1));
+  EXPECT_OK(model);
+  if (!model.ok()) return {};
+  return FeedAlone(model->get(), {2, 9, 11, 30}, 1000, {5, 6, 7});
+}
+
+// Rows whose numbers int8 holds: nothing is lost.
+TEST(CTranslate2ModelTest, CodesAreTheWeightsThatTheyStandFor) {
+  ChangedModel codes("t5"), numbers("t5");
+  const std::string name = "decoder/layer_0/ffn/linear_0/weight";
+  CTranslate2Variable& weight = codes.content().At(name);
+  std::string code_bytes, number_bytes, scales;
+  for (uint32_t row = 0; row < weight.shape[0]; ++row) {
+    const float scale = 64.0f + static_cast<float>(row);
+    scales += BytesOf(scale);
+    for (uint32_t i = 0; i < weight.shape[1]; ++i) {
+      const auto code = static_cast<int8_t>((row * 31 + i * 17) % 255 - 127);
+      code_bytes += BytesOf(code);
+      number_bytes += BytesOf(static_cast<float>(code) / scale);
+    }
+  }
+  numbers.content().At(name).bytes = number_bytes;
+  weight.type = 1;
+  weight.bytes = code_bytes;
+  const uint32_t num_rows = weight.shape[0];
+  codes.content().variables.push_back({name + "_scale", {num_rows}, 0, scales});
+  const LogitsRows expected = FedLogits(numbers.Write());
+  ASSERT_FALSE(expected.empty());
+  EXPECT_EQ(FedLogits(codes.Write()), expected);
+  // Quantised again for products.
+  EXPECT_EQ(FedLogits(codes.Write(), WeightFormat::kInt8),
+            FedLogits(numbers.Write(), WeightFormat::kInt8));
+}
+
+struct WrongCase {
+  std::string_view model;
+  std::string message;
+  std::function<void(CTranslate2Content&)> change;
+};
+
+TEST(CTranslate2ModelTest, WrongModelsAreRefusedByVariableAndValue) {
+  const std::string ffn = "decoder/layer_1/ffn/linear_0/weight";
+  const auto set = [](std::string name, auto value) {
+    return
+        [=](CTranslate2Content& file) { file.At(name).bytes = BytesOf(value); };
+  };
+  const auto erase = [](std::string name) {
+    return [=](CTranslate2Content& file) { file.Erase(name); };
+  };
+  const auto add = [](CTranslate2Variable variable) {
+    return
+        [=](CTranslate2Content& file) { file.variables.push_back(variable); };
+  };
+  const std::vector<WrongCase> cases = {
+      {"bart", "is a CTranslate2 model of WhisperSpec, which is not supported",
+       [](auto& file) { file.specification = "WhisperSpec"; }},
+      {"bart", "revision of TransformerSpec must be at most 7, got 8",
+       [](auto& file) { file.revision = 8; }},
+      {"bart", "variable decoder/num_heads is missing",
+       erase("decoder/num_heads")},
+      {"bart",
+       "variable decoder/num_heads must be an integer in [1, 16384], "
+       "got 0",
+       set("decoder/num_heads", int16_t{0})},
+      {"bart", "encoder/num_heads and decoder/num_heads must agree",
+       set("decoder/num_heads", int16_t{4})},
+      {"bart", "encoder/activation must be an integer in [0, 3], got 4",
+       set("encoder/activation", int8_t{4})},
+      {"bart", "encoder/scale_embeddings must be 1 or the root of 16, got 3",
+       set("encoder/scale_embeddings", 3.0f)},
+      {"bart", "variable decoder/alibi 1 is not supported",
+       set("decoder/alibi", int8_t{1})},
+      {"bart", "variable encoder/multi_query_attention 1 is not supported",
+       set("encoder/multi_query_attention", int8_t{1})},
+      {"bart", "variable " + ffn + " is missing", erase(ffn)},
+      {"bart", "variable " + ffn + " must have shape [20, 16], got [16, 20]",
+       [ffn](auto& file) {
+         file.At(ffn).shape = {16, 20};
+       }},
+      {"bart",
+       "variable " + ffn +
+           " must have dtype F32, F16, BF16 or I8, got "
+           "I16",
+       [ffn](auto& file) { file.At(ffn).type = 2; }},
+      {"bart",
+       "variable decoder/layer_1/ffn/layer_norm/beta must have shape "
+       "[16], got [2, 8]",
+       [](auto& file) {
+         file.At("decoder/layer_1/ffn/layer_norm/beta").shape = {2, 8};
+       }},
+      {"bart",
+       "variable decoder/layer_0/self_attention/linear_0/bias is "
+       "missing",
+       erase("decoder/layer_0/self_attention/linear_0/bias")},
+      {"bart", "variable decoder/layer_0/layer_scalar is not supported",
+       add({"decoder/layer_0/layer_scalar", {}, 0, BytesOf(1.0f)})},
+      {"bart", "variable encoder/embeddings_1/weight is not supported",
+       add({"encoder/embeddings_1/weight", {1, 1}, 0, BytesOf(1.0f)})},
+      {"bart", "variable encoder/position_encodings/encodings is missing",
+       erase("encoder/position_encodings/encodings")},
+      {"bart",
+       "decoder/layer_0/attention/queries_scale must be missing, got "
+       "0.5",
+       add({"decoder/layer_0/attention/queries_scale", {}, 0, BytesOf(0.5f)})},
+      {"marian_int8", "variable " + ffn + "_scale is missing",
+       erase(ffn + "_scale")},
+      {"marian_int8",
+       "variable " + ffn +
+           "_scale must be positive, got 0 of "
+           "row 0",
+       [ffn](auto& file) {
+         std::fill_n(file.At(ffn + "_scale").bytes.begin(), 4, '\0');
+       }},
+      {"marian",
+       "variable encoder/embeddings_0/weight must be "
+       "decoder/embeddings/weight",
+       [](auto& file) {
+         CTranslate2Variable other = file.At("decoder/embeddings/weight");
+         other.name = "encoder/embeddings_0/weight";
+         other.bytes[0] ^= 1;
+         file.Erase(other.name);
+         file.variables.push_back(other);
+       }},
+      {"t5", "decoder/scale_outputs must be 1 or 1 / the root of 16, got 2",
+       set("decoder/scale_outputs", 2.0f)},
+      {"t5",
+       "relative_attention_max_distance must be 12, as that of "
+       "encoder/layer_0, got 13",
+       set("decoder/layer_1/self_attention/relative_attention_max_distance",
+           int32_t{13})},
+      {"t5", "is of T5, which has pre_norm 1",
+       [](auto& file) {
+         file.At("encoder/pre_norm").bytes[0] = 0;
+         file.At("decoder/pre_norm").bytes[0] = 0;
+       }},
+      {"t5", "decoder/layer_0/self_attention/queries_scale must be 1, got none",
+       erase("decoder/layer_0/self_attention/queries_scale")},
+  };
+  for (const WrongCase& wrong : cases) {
+    ChangedModel model{std::string(wrong.model)};
+    wrong.change(model.content());
+    EXPECT_THAT(CTranslate2Model::Open(model.Write()).status(),
+                StatusIs(kBadModel, HasSubstr(wrong.message)));
+    EXPECT_THAT(
+        Checkpoint::Open(model.files().path()).status(),
+        StatusIs(kBadModel, HasSubstr(model.files().path("model.bin"))));
+  }
+}
+
+TEST(CTranslate2ModelTest, WrongFilesBesideItAreRefusedByNameAndValue) {
+  struct Case {
+    std::string file;
+    std::string text;
+    std::string message;
+  };
+  const std::vector<Case> cases = {
+      {"shared_vocabulary.json", "{}", "must be a list of strings, got {}"},
+      {"shared_vocabulary.json", "[\"a\", 1]", "token 1 must be a string"},
+      {"shared_vocabulary.json", "[\"a\"]",
+       "decoder/embeddings/weight has 64 rows, "},
+      {"config.json", R"({"decoder_start_token": "no"})",
+       "decoder_start_token: token \"no\" is not in "},
+      {"config.json", R"({"eos_token": 3, "bos_token": "<s>"})",
+       "eos_token must be a token, got 3"},
+      {"config.json", "{}", "decoder_start_token and bos_token are missing"},
+      {"config.json", R"({"multi_query_attention": true})",
+       "multi_query_attention true is not supported"},
+      {"config.json", R"({"quantization_type": 1})",
+       "quantization_type 1 is not supported"},
+      {"config.json", R"({"layer_norm_epsilon": "x"})", "layer_norm_epsilon"},
+  };
+  for (const Case& wrong : cases) {
+    ChangedModel model("bart");
+    model.files().Write(wrong.file, wrong.text);
+    EXPECT_THAT(CTranslate2Model::Open(model.Write()).status(),
+                StatusIs(kBadModel, HasSubstr(wrong.message)));
+  }
+  ChangedModel model("bart");
+  std::filesystem::remove(model.files().path("shared_vocabulary.json"));
+  EXPECT_THAT(CTranslate2Model::Open(model.Write()).status(),
+              StatusIs(absl::StatusCode::kNotFound,
+                       HasSubstr("neither shared_vocabulary.json nor "
+                                 "shared_vocabulary.txt")));
+  model.files().Write("source_vocabulary.json", "[]");
+  EXPECT_THAT(CTranslate2Model::Open(model.Write()).status(),
+              StatusIs(kBadModel, HasSubstr("source_vocabulary.json: ")));
+}
+
+}  // namespace
+}  // namespace espalier

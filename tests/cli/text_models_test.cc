@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tests/cli/program.h"
 #include "tests/family_models.h"
@@ -17,37 +18,59 @@ namespace {
 
 using ::testing::HasSubstr;
 
+std::string TextModelPath(const std::string& name) {
+  return SourcePath("tests/data/text_models/") + name;
+}
+
+// Returns the references that have hypotheses.
+std::vector<json::value> ReferencesOf(const std::string& name) {
+  std::vector<json::value> references =
+      ParseLines(ReadText(TextModelPath(name) + "/references.jsonl"));
+  std::erase_if(references, [](const json::value& line) {
+    return !line.as_object().contains("hypotheses");
+  });
+  return references;
+}
+
+std::string TextOf(const json::value& line, const char* field) {
+  return std::string(line.at(field).as_string());
+}
+
+// Returns the request of a batch whose hypotheses are the reference's.
+json::object RequestOf(const json::value& reference) {
+  return {{"prompt", reference.at("text")},
+          {"params",
+           {{"num_beams", reference.at("num_beams")},
+            {"num_return_sequences", reference.at("num_beams")},
+            {"max_new_tokens", 12}}}};
+}
+
+void ExpectSameHypotheses(const json::value& result,
+                          const json::value& reference) {
+  const json::array& expected = reference.at("hypotheses").as_array();
+  const json::array& found = result.at("hypotheses").as_array();
+  ASSERT_EQ(found.size(), expected.size());
+  for (size_t k = 0; k < found.size(); ++k) {
+    EXPECT_EQ(found[k].at("tokens"), expected[k].at("tokens"));
+    EXPECT_EQ(found[k].at("text"), expected[k].at("text"));
+  }
+}
+
 class TextModelsTest : public ::testing::TestWithParam<const char*> {
  protected:
-  TextModelsTest() {
+  TextModelsTest() : references_(ReferencesOf(GetParam())) {
     LinkFiles(FamilyPath(GetParam()), model_);
-    LinkFiles(TokenizerPath(), model_);
-    for (json::value& line :
-         ParseLines(ReadText(TokenizerPath() + "/references.jsonl"))) {
-      if (line.as_object().contains("hypotheses")) {
-        references_.push_back(std::move(line));
-      }
-    }
-  }
-
-  static std::string TokenizerPath() {
-    return SourcePath("tests/data/text_models/") + GetParam();
+    LinkFiles(TextModelPath(GetParam()), model_);
   }
 
   const ScratchDirectory model_;
-  std::vector<json::value> references_;
+  const std::vector<json::value> references_;
 };
 
 TEST_P(TextModelsTest, BatchesOfTextAreTransformers) {
   std::string requests;
   for (const json::value& line : references_) {
-    const json::object request = {
-        {"prompt", line.at("text")},
-        {"params",
-         {{"num_beams", line.at("num_beams")},
-          {"num_return_sequences", line.at("num_beams")},
-          {"max_new_tokens", 12}}}};
-    requests += WriteJson(request) + "\n";
+    requests += WriteJson(RequestOf(line)) + "\n";
   }
   const ProgramRun run =
       RunEspalier({"batch", "-m", model_.path(), "--input", "-"}, requests);
@@ -58,21 +81,14 @@ TEST_P(TextModelsTest, BatchesOfTextAreTransformers) {
   for (size_t i = 0; i < results.size(); ++i) {
     EXPECT_EQ(results[i].at("usage").at("prompt_tokens").as_int64(),
               std::ssize(references_[i].at("prompt").as_array()));
-    const json::array& expected = references_[i].at("hypotheses").as_array();
-    const json::array& found = results[i].at("hypotheses").as_array();
-    ASSERT_EQ(found.size(), expected.size());
-    for (size_t k = 0; k < found.size(); ++k) {
-      EXPECT_EQ(found[k].at("tokens"), expected[k].at("tokens"));
-      EXPECT_EQ(found[k].at("text"), expected[k].at("text"));
-    }
+    ExpectSameHypotheses(results[i], references_[i]);
   }
 }
 
 TEST_P(TextModelsTest, GenerateAndTokenizeAndInspectKnowTheText) {
   const json::value& reference = references_.front();
-  const std::string text(reference.at("text").as_string());
-  const std::string best(
-      reference.at("hypotheses").at(0).at("text").as_string());
+  const std::string text = TextOf(reference, "text");
+  const std::string best = TextOf(reference.at("hypotheses").at(0), "text");
   const std::string num_beams = WriteJson(reference.at("num_beams"));
   ProgramRun run =
       RunEspalier({"generate", "-m", model_.path(), "--num-beams", num_beams,
@@ -107,11 +123,7 @@ TEST_P(TextModelsTest, StopsAndBadWordsAreTextsOfTheOutput) {
   std::string banned, stopped;
   int num_with_word = 0;
   for (const json::value& line : references_) {
-    json::object request = {{"prompt", line.at("text")},
-                            {"params",
-                             {{"num_beams", line.at("num_beams")},
-                              {"num_return_sequences", line.at("num_beams")},
-                              {"max_new_tokens", 12}}}};
+    json::object request = RequestOf(line);
     json::object& params = request["params"].as_object();
     params["bad_words"] = json::array{word};
     banned += WriteJson(request) + "\n";
@@ -145,35 +157,16 @@ INSTANTIATE_TEST_SUITE_P(All, TextModelsTest,
 // Multilingual translators, whose models are beside their tokenizers.
 class TranslatorTextsTest : public ::testing::TestWithParam<const char*> {
  protected:
-  TranslatorTextsTest()
-      : model_(SourcePath("tests/data/text_models/") + GetParam()) {
-    for (json::value& line :
-         ParseLines(ReadText(model_ + "/references.jsonl"))) {
-      if (line.as_object().contains("hypotheses")) {
-        references_.push_back(std::move(line));
-      }
-    }
-  }
-
-  const std::string model_;
-  std::vector<json::value> references_;
+  const std::string model_ = TextModelPath(GetParam());
+  const std::vector<json::value> references_ = ReferencesOf(GetParam());
 };
-
-std::string TextOf(const json::value& line, const char* field) {
-  return std::string(line.at(field).as_string());
-}
 
 TEST_P(TranslatorTextsTest, BatchesOfSeveralDirectionsAreTransformers) {
   std::string requests;
   for (const json::value& line : references_) {
-    const json::object request = {
-        {"prompt", line.at("text")},
-        {"template", TextOf(line, "from") + "-" + TextOf(line, "to")},
-        {"split_sentences", false},
-        {"params",
-         {{"num_beams", line.at("num_beams")},
-          {"num_return_sequences", line.at("num_beams")},
-          {"max_new_tokens", 12}}}};
+    json::object request = RequestOf(line);
+    request["template"] = TextOf(line, "from") + "-" + TextOf(line, "to");
+    request["split_sentences"] = false;
     requests += WriteJson(request) + "\n";
   }
   const ProgramRun run =
@@ -183,13 +176,7 @@ TEST_P(TranslatorTextsTest, BatchesOfSeveralDirectionsAreTransformers) {
   ASSERT_EQ(results.size(), references_.size());
   ASSERT_EQ(results.size(), 16);
   for (size_t i = 0; i < results.size(); ++i) {
-    const json::array& expected = references_[i].at("hypotheses").as_array();
-    const json::array& found = results[i].at("hypotheses").as_array();
-    ASSERT_EQ(found.size(), expected.size());
-    for (size_t k = 0; k < found.size(); ++k) {
-      EXPECT_EQ(found[k].at("tokens"), expected[k].at("tokens"));
-      EXPECT_EQ(found[k].at("text"), expected[k].at("text"));
-    }
+    ExpectSameHypotheses(results[i], references_[i]);
   }
 }
 
@@ -231,9 +218,7 @@ TEST_P(TranslatorTextsTest, FromAndToTakeCodesAndNames) {
 
 TEST(TextModelsFilesTest, InspectNamesTheFilesOfATokenizer) {
   const auto file = [](const std::string& name) {
-    const std::string out =
-        RunEspalier({"inspect", SourcePath("tests/data/text_models/") + name})
-            .out;
+    const std::string out = RunEspalier({"inspect", TextModelPath(name)}).out;
     const size_t begin = out.find("\n  tokenizer ");
     return out.substr(begin, out.find('\n', begin + 1) - begin);
   };
@@ -242,7 +227,7 @@ TEST(TextModelsFilesTest, InspectNamesTheFilesOfATokenizer) {
   EXPECT_THAT(file("mbart50"), HasSubstr("sentencepiece.bpe.model, Sentence"));
   const ScratchDirectory model;
   LinkFiles(FamilyPath("t5"), model);
-  LinkFiles(SourcePath("tests/data/text_models/byt5"), model);
+  LinkFiles(TextModelPath("byt5"), model);
   EXPECT_THAT(RunEspalier({"inspect", model.path()}).out,
               HasSubstr("\n  tokenizer      none: bytes, as ByT5's, 384 "));
 }
@@ -254,8 +239,7 @@ INSTANTIATE_TEST_SUITE_P(All, TranslatorTextsTest,
 TEST(TextModelsFitTest, PromptsWithTokensThatTheModelLacksAreRefused) {
   const ScratchDirectory model;
   for (const std::string& folder :
-       {FamilyPath("marian"),
-        SourcePath("tests/data/text_models/marian_bytes")}) {
+       {FamilyPath("marian"), TextModelPath("marian_bytes")}) {
     for (const auto& file : std::filesystem::directory_iterator(folder)) {
       std::filesystem::create_symlink(
           file.path(), model.path(file.path().filename().string()));

@@ -186,6 +186,29 @@ TEST_F(TranslatorTest, ATemplatesNameMayBeTwoNamesOfLanguages) {
                        "ar_AR-sl_SI"));
 }
 
+// They take the library time quadratic in their length.
+TEST_F(TranslatorTest, LongRunsOfUnknownCharactersAreRefused) {
+  Copy("m2m100");
+  const auto tokenizer = Load().value();
+  std::string run;
+  while (run.size() + 3 <= 65'536) run += "\uE000";
+  const std::string text = run + " " + run;
+  for (const bool parse_special : {false, true}) {
+    EXPECT_EQ(tokenizer->Encode(text, {.parse_special = parse_special})
+                  .value()
+                  .size(),
+              4);
+    EXPECT_THAT(
+        tokenizer->Encode(text + "\uE000", {.parse_special = parse_special}),
+        StatusIs(absl::StatusCode::kInvalidArgument,
+                 HasSubstr("the text must have at most 65536 bytes without a "
+                           "space between them, for a vocabulary without "
+                           "pieces for bytes, got 65538")));
+  }
+  EXPECT_OK(tokenizer->EncodeOutput(text).status());
+  EXPECT_FALSE(tokenizer->EncodeOutput(run + run).ok());
+}
+
 // Its output would have to be forced, also where a request names no template.
 TEST_F(TranslatorTest, ADefaultTemplateIsOneOfTheFile) {
   Copy("nllb");

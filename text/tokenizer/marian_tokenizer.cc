@@ -141,6 +141,15 @@ absl::Status CheckAddedTokens(const TokenFiles& files,
   return absl::OkStatus();
 }
 
+absl::StatusOr<Vocabulary> LoadVocabulary(const std::string& directory) {
+  const std::string path = directory + "/vocab.json";
+  absl::StatusOr<Vocabulary> numbers =
+      NumberedPiecesTokenizer::LoadNumbers(path);
+  if (!absl::IsNotFound(numbers.status())) return numbers;
+  return NumberedPiecesTokenizer::LoadList(
+      directory + "/shared_vocabulary.json", "<pad>");
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> LoadMarianTokenizer(
@@ -150,8 +159,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> LoadMarianTokenizer(
                    SentencePieceTokenizer::Load(directory + "/source.spm"));
   ASSIGN_OR_RETURN(auto target,
                    SentencePieceTokenizer::Load(directory + "/target.spm"));
-  ASSIGN_OR_RETURN(Vocabulary vocabulary, NumberedPiecesTokenizer::LoadNumbers(
-                                              directory + "/vocab.json"));
+  ASSIGN_OR_RETURN(Vocabulary vocabulary, LoadVocabulary(directory));
   NumberedPiecesTokenizer::Parts parts;
   ASSIGN_OR_RETURN(parts.special_tokens, FindRoles(files, vocabulary));
   parts.special = {*parts.special_tokens.eos, *parts.special_tokens.pad,

@@ -1,9 +1,10 @@
 // The tokenizer of a Marian model as transformers writes it
 // (text/tokenizer/numbered_pieces_tokenizer.h). source.spm cuts the texts that
 // are translated, target.spm translations, and vocab.json numbers the pieces of
-// both. tokenizer_config.json may name the tokens that have a role. Tokens and
-// texts are those of transformers' MarianTokenizer with split_special_tokens
-// and without sacremoses.
+// both, or in a directory of CTranslate2 without it shared_vocabulary.json, to
+// which <pad> is added. tokenizer_config.json may name the tokens that have a
+// role. Tokens and texts are those of transformers' MarianTokenizer with
+// split_special_tokens and without sacremoses.
 #pragma once
 
 #include <memory>
@@ -14,7 +15,7 @@
 
 namespace espalier {
 
-// Reads source.spm, target.spm, vocab.json and, if they are there,
+// Reads source.spm, target.spm, the vocabulary and, if they are there,
 // tokenizer_config.json and, unless that has added_tokens_decoder,
 // special_tokens_map.json and added_tokens.json in `directory`. None need be
 // trusted.

@@ -31,6 +31,28 @@ absl::StatusOr<Vocabulary> NumberedPiecesTokenizer::LoadNumbers(
   return Vocabulary::Read(value->get_object(), path);
 }
 
+absl::StatusOr<Vocabulary> NumberedPiecesTokenizer::LoadList(
+    const std::string& path, std::string_view last) {
+  ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxVocabularyBytes));
+  const absl::StatusOr<json::value> value = ParseJson(text);
+  if (!value.ok()) return Annotate(value.status(), path);
+  if (!value->is_array()) {
+    return InvalidArgument(path, " must hold a list, got ", Shown(&*value));
+  }
+  json::object numbers;
+  const auto add = [&](std::string_view piece) {
+    return numbers.emplace(piece, static_cast<int64_t>(numbers.size())).second;
+  };
+  for (const json::value& piece : value->get_array()) {
+    if (piece.is_string() && add(piece.get_string())) continue;
+    return InvalidArgument(path, ": token ", numbers.size(),
+                           " must be a string that no other has, got ",
+                           Shown(&piece));
+  }
+  add(last);
+  return Vocabulary::Read(numbers, path);
+}
+
 TokenSpellings NumberedPiecesTokenizer::Spell(
     const Vocabulary& vocabulary, const SentencePieceTokenizer& pieces,
     std::span<const TokenId> special) {

@@ -39,6 +39,12 @@ class NumberedPiecesTokenizer : public Tokenizer {
   // Errors: as ReadFile; kInvalidArgument naming the file and the entry.
   static absl::StatusOr<Vocabulary> LoadNumbers(const std::string& path);
 
+  // Reads a shared_vocabulary.json of CTranslate2, ["piece", ...] by id, and
+  // adds `last`, which CTranslate2 leaves out, unless the list has it.
+  // Errors: as LoadNumbers.
+  static absl::StatusOr<Vocabulary> LoadList(const std::string& path,
+                                             std::string_view last);
+
   // Returns the spellings of all tokens but `special` ones, as `pieces` spells
   // them.
   static TokenSpellings Spell(const Vocabulary& vocabulary,

@@ -38,9 +38,11 @@ struct TokenizerFiles {
   std::string_view kind;
   std::vector<std::string_view> names;
 };
-TokenizerFiles FilesWith(std::string_view file) {
+TokenizerFiles FilesWith(std::string_view file, bool has_list) {
   if (file == "source.spm") {
-    return {"a Marian tokenizer", {"source.spm", "target.spm", "vocab.json"}};
+    return {"a Marian tokenizer",
+            {"source.spm", "target.spm",
+             has_list ? "shared_vocabulary.json" : "vocab.json"}};
   }
   if (file == "merges.txt") {
     return {"a GPT-2, BART or Qwen tokenizer", {"merges.txt", "vocab.json"}};
@@ -51,7 +53,11 @@ TokenizerFiles FilesWith(std::string_view file) {
 // Errors: kNotFound naming those of the tokenizer's files that are not there.
 absl::Status CheckFilesWith(const std::string& directory,
                             std::string_view file) {
-  const TokenizerFiles files = FilesWith(file);
+  // CTranslate2's, in place of a vocab.json.
+  ASSIGN_OR_RETURN(const bool has_list,
+                   IsThere(directory + "/shared_vocabulary.json"));
+  ASSIGN_OR_RETURN(const bool has_numbers, IsThere(directory + "/vocab.json"));
+  const TokenizerFiles files = FilesWith(file, has_list && !has_numbers);
   std::vector<std::string> all, missing;
   for (const std::string_view name : files.names) {
     ASSIGN_OR_RETURN(const bool is_there,

@@ -154,8 +154,13 @@ std::string DescribeFile(const std::string& model) {
   if (file == "sentencepiece.bpe.model" && IsThere(model + "/vocab.json")) {
     return file + " and vocab.json, SentencePiece";
   }
-  return file + (file == "source.spm" ? " and vocab.json, SentencePiece"
-                                      : ", SentencePiece");
+  if (file == "source.spm") {
+    return Concat(file, " and ",
+                  IsThere(model + "/vocab.json") ? "vocab.json"
+                                                 : "shared_vocabulary.json",
+                  ", SentencePiece");
+  }
+  return file + ", SentencePiece";
 }
 
 // The report as lines for people, and as a JSON object for programs. An error

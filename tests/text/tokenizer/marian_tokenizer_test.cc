@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "tests/scratch_directory.h"
 #include "tests/source_tree.h"
 #include "tests/status_matchers.h"
@@ -63,6 +64,37 @@ TEST_F(MarianTokenizerTest, AFileThatIsMissingIsNamed) {
   // Without source.spm these files are no tokenizer.
   std::filesystem::remove(directory_.path("source.spm"));
   EXPECT_EQ(Tokenizer::LoadDirectory(directory_.path()).value(), nullptr);
+}
+
+// CTranslate2 leaves out <pad>, which transformers has last.
+TEST_F(MarianTokenizerTest, AListOfCTranslate2NumbersThePieces) {
+  const auto expected = Tokenizer::LoadDirectory(directory_.path()).value();
+  const int size = expected->vocab_size();
+  const TokenId pad = *expected->special_tokens().pad;
+  json::array all, without_pad;
+  for (TokenId token = 0; token < size; ++token) {
+    all.emplace_back(expected->Piece(token));
+    if (token != pad) without_pad.emplace_back(expected->Piece(token));
+  }
+  std::filesystem::remove(directory_.path("vocab.json"));
+  std::filesystem::remove(directory_.path("tokenizer_config.json"));
+  directory_.Write("shared_vocabulary.json", WriteJson(all));
+  const std::string text = "It rains, and I am tired.";
+  const auto tokens = expected->Encode(text).value();
+  const auto same = Tokenizer::LoadDirectory(directory_.path()).value();
+  EXPECT_EQ(same->Encode(text).value(), tokens);
+  EXPECT_EQ(same->special_tokens().pad, pad);
+  directory_.Write("shared_vocabulary.json", WriteJson(without_pad));
+  const auto other = Tokenizer::LoadDirectory(directory_.path()).value();
+  EXPECT_EQ(other->vocab_size(), size);
+  EXPECT_EQ(other->special_tokens().pad, size - 1);
+  EXPECT_EQ(other->Encode(text).value().size(), tokens.size());
+  directory_.Write("shared_vocabulary.json", R"(["<unk>", "<unk>"])");
+  ExpectError(absl::StatusCode::kInvalidArgument, "shared_vocabulary.json",
+              ": token 1 must be a string that no other has, got \"<unk>\"");
+  directory_.Write("shared_vocabulary.json", "{}");
+  ExpectError(absl::StatusCode::kInvalidArgument, "shared_vocabulary.json",
+              " must hold a list, got {}");
 }
 
 TEST_F(MarianTokenizerTest, WithoutAConfigRolesHaveTheirUsualNames) {

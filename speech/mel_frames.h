@@ -15,8 +15,4 @@ inline constexpr int kNumBins = kFrameSize / 2 + 1;
 void WriteMelFrames(const float* samples, int num_frames,
                     const MelFilters& filters, float* logs);
 
-// Its twin: the discrete Fourier transform by its definition.
-void WriteMelFramesReference(const float* samples, int num_frames,
-                             const MelFilters& filters, float* logs);
-
 }  // namespace espalier

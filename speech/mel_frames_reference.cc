@@ -1,3 +1,5 @@
+#include "speech/mel_frames_reference.h"
+
 #include <algorithm>
 #include <cmath>
 #include <numbers>

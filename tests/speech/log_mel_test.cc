@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "model/safetensors.h"
-#include "speech/mel_frames.h"
+#include "speech/mel_frames_reference.h"
 #include "tests/kernels/each_target.h"
 #include "tests/source_tree.h"
 #include "tests/speech/signals.h"

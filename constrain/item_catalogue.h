@@ -33,24 +33,11 @@
 #include "absl/base/thread_annotations.h"
 #include "base/ids.h"
 #include "base/item_tables.h"
+#include "base/item_trie_arrays.h"
+#include "constrain/item_trie_builder.h"
 #include "constrain/rank_bits.h"
 
 namespace espalier {
-
-// Sequences in one array: the i-th is [ends[i - 1], ends[i]), with 0 before the
-// first.
-struct TokenLists {
-  std::vector<TokenId> tokens;
-  std::vector<uint32_t> ends;
-
-  // Ends a list whose tokens were appended.
-  void EndList() { ends.push_back(static_cast<uint32_t>(tokens.size())); }
-  int64_t size() const { return std::ssize(ends); }
-  std::span<const TokenId> operator[](int64_t i) const {
-    const uint32_t begin = i == 0 ? 0 : ends[i - 1];
-    return std::span(tokens).subspan(begin, ends[i] - begin);
-  }
-};
 
 class ItemCatalogue {
  public:
@@ -58,7 +45,7 @@ class ItemCatalogue {
   static constexpr Node kRoot = 0;
   static constexpr Node kNone = ItemTrie::kNone;
   // Tokens of all items of a catalogue.
-  static constexpr int64_t kMaxTokens = (int64_t{1} << 31) - 2;
+  static constexpr int64_t kMaxTokens = ItemTrieArrays::kMaxTokens;
 
   // Nodes [begin, end) of one level.
   using Range = ItemTrie::Range;
@@ -81,7 +68,9 @@ class ItemCatalogue {
 
   // Drops duplicates and empty lists.
   // REQUIRES: at most kMaxTokens tokens, none negative.
-  explicit ItemCatalogue(const TokenLists& items);
+  explicit ItemCatalogue(const TokenLists& items)
+      : ItemCatalogue(BuildItemTrie(items)) {}
+  explicit ItemCatalogue(ItemTrieArrays arrays);
 
   // The arrays. Valid as long as this object.
   ItemTrie trie() const {
@@ -165,10 +154,8 @@ class ItemCatalogue {
   int64_t num_bytes() const;
 
  private:
-  friend class ItemCatalogueBuilder;
   // Nodes by the number of their children, or of the items that end in these:
-  // {number, nodes with this number}, descending.
-  using Numbers = std::vector<std::pair<int32_t, int32_t>>;
+  using Numbers = ItemTrieArrays::Numbers;
   // Counted for the parents of a level's nodes.
   struct Level {
     Numbers num_children = {};

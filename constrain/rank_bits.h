@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <utility>
 #include <vector>
 
 #include "base/rank_bits_view.h"
@@ -20,6 +21,12 @@ namespace espalier {
 class RankBits {
  public:
   explicit RankBits(int64_t size = 0) : size_(size), words_(size / 64 + 1) {}
+  // Bit i is bit i % 64 of word i / 64. Is finished.
+  // REQUIRES: size / 64 + 1 words, the bits from `size` on 0.
+  RankBits(int64_t size, std::vector<uint64_t> words)
+      : size_(size), words_(std::move(words)) {
+    Finish();
+  }
 
   int64_t size() const { return size_; }
   bool operator[](int64_t i) const { return words_[i / 64] >> (i % 64) & 1; }

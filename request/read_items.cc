@@ -16,6 +16,7 @@
 #include "base/wording.h"
 #include "request/param_checks.h"
 #include "request/read_json_text.h"
+#include "request/read_numpy_items.h"
 
 namespace espalier {
 namespace {
@@ -77,18 +78,6 @@ absl::Status AppendItem(std::string_view line, const Tokenizer* tokenizer,
   return absl::OkStatus();
 }
 
-// Before its last token an item must have none that ends the output.
-absl::Status CheckEndIds(std::span<const TokenId> item,
-                         std::span<const TokenId> end_ids) {
-  for (size_t i = 0; i + 1 < item.size(); ++i) {
-    if (std::ranges::find(end_ids, item[i]) == end_ids.end()) continue;
-    return InvalidArgument("item[", i, "], which is not its last token, must ",
-                           "not be an id that ends the model's output, got ",
-                           item[i]);
-  }
-  return absl::OkStatus();
-}
-
 // Reads a line into a list of its own, unless it is blank.
 absl::Status ReadLine(std::string_view line, const Tokenizer* tokenizer,
                       int vocab_size, std::span<const TokenId> end_ids,
@@ -100,22 +89,32 @@ absl::Status ReadLine(std::string_view line, const Tokenizer* tokenizer,
     items->tokens.resize(begin);
     RETURN_IF_ERROR(AppendItem(line, tokenizer, vocab_size, &items->tokens));
   }
-  const int64_t num_tokens = std::ssize(items->tokens) - begin;
-  if (num_tokens == 0) {
+  if (items->tokens.size() == begin) {
     return InvalidArgument("an item must have a token, got ", Shown(line));
   }
-  if (num_tokens > kMaxItemTokens) {
-    return InvalidArgument("an item must have at most ", kMaxItemTokens,
-                           " tokens, got ", num_tokens);
-  }
-  if (std::ssize(items->tokens) > ItemCatalogue::kMaxTokens) {
-    return InvalidArgument("all items must have at most ",
-                           ItemCatalogue::kMaxTokens, " tokens together");
-  }
-  RETURN_IF_ERROR(
-      CheckEndIds(std::span(items->tokens).subspan(begin), end_ids));
+  RETURN_IF_ERROR(CheckItem(std::span(items->tokens).subspan(begin),
+                            std::ssize(items->tokens), end_ids));
   items->EndList();
   return absl::OkStatus();
+}
+
+absl::StatusOr<TokenLists> ReadLines(std::string_view lines,
+                                     const Tokenizer* tokenizer, int vocab_size,
+                                     std::span<const TokenId> end_ids) {
+  lines = WithoutByteOrderMark(lines);
+  TokenLists items;
+  int64_t line_number = 0;
+  while (!lines.empty()) {
+    const std::string_view line = lines.substr(0, lines.find('\n'));
+    lines.remove_prefix(std::min(line.size() + 1, lines.size()));
+    ++line_number;
+    const absl::Status status =
+        ReadLine(line, tokenizer, vocab_size, end_ids, &items);
+    if (!status.ok()) {
+      return InvalidArgument("line ", line_number, ": ", Message(status));
+    }
+  }
+  return items;
 }
 
 }  // namespace
@@ -166,32 +165,23 @@ absl::StatusOr<std::vector<TokenId>> ReadItem(std::string_view line,
 }
 
 absl::StatusOr<std::shared_ptr<const ItemCatalogue>> ReadItems(
-    std::string_view lines, const Tokenizer* tokenizer, int vocab_size,
-    std::span<const TokenId> end_ids) {
-  lines = WithoutByteOrderMark(lines);
-  TokenLists items;
-  int64_t line_number = 0;
-  while (!lines.empty()) {
-    const std::string_view line = lines.substr(0, lines.find('\n'));
-    lines.remove_prefix(std::min(line.size() + 1, lines.size()));
-    ++line_number;
-    const absl::Status status =
-        ReadLine(line, tokenizer, vocab_size, end_ids, &items);
-    if (!status.ok()) {
-      return InvalidArgument("line ", line_number, ": ", Message(status));
-    }
-  }
+    std::string_view bytes, const Tokenizer* tokenizer, int vocab_size,
+    std::span<const TokenId> end_ids, const ItemTrieBuilder& build) {
+  ASSIGN_OR_RETURN(const TokenLists items,
+                   IsNumpyFile(bytes)
+                       ? ReadNumpyItems(bytes, vocab_size, end_ids)
+                       : ReadLines(bytes, tokenizer, vocab_size, end_ids));
   if (items.size() == 0) return InvalidArgument("there is no item");
-  return std::make_shared<const ItemCatalogue>(items);
+  return std::make_shared<const ItemCatalogue>(build(items));
 }
 
 absl::StatusOr<std::shared_ptr<const ItemCatalogue>> LoadItems(
     const std::string& path, const Tokenizer* tokenizer, int vocab_size,
-    std::span<const TokenId> end_ids) {
+    std::span<const TokenId> end_ids, const ItemTrieBuilder& build) {
   ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
   absl::StatusOr<std::shared_ptr<const ItemCatalogue>> items = ReadItems(
       {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()},
-      tokenizer, vocab_size, end_ids);
+      tokenizer, vocab_size, end_ids, build);
   if (!items.ok()) return Annotate(items.status(), path);
   return items;
 }

@@ -19,10 +19,12 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "constrain/item_catalogue.h"
+#include "constrain/item_trie_builder.h"
 
 namespace espalier {
 
@@ -32,6 +34,12 @@ class ItemCatalogues {
     int64_t number = 0;  // 1 for the first of all, and so on
     std::shared_ptr<const ItemCatalogue> items = nullptr;
   };
+
+  explicit ItemCatalogues(ItemTrieBuilder trie_builder = BuildItemTrie)
+      : trie_builder_(std::move(trie_builder)) {}
+
+  // Builds tries of catalogues where it is fastest. Any thread may call it.
+  const ItemTrieBuilder& trie_builder() const { return trie_builder_; }
 
   // Adds a catalogue, or replaces the one of this name. Returns its version.
   Version Put(std::string_view name,
@@ -51,6 +59,7 @@ class ItemCatalogues {
   // them without the lock.
   Dropped TakeUnused() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
+  const ItemTrieBuilder trie_builder_;
   mutable std::mutex mutex_;
   std::map<std::string, Version, std::less<>> named_ ABSL_GUARDED_BY(mutex_);
   mutable Dropped dropped_ ABSL_GUARDED_BY(mutex_);

@@ -15,6 +15,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "constrain/item_trie_builder.h"
 #include "espalier/backend_options.h"
 #include "exec_request/step_executor.h"
 #include "text/tokenizer/tokenizer.h"
@@ -62,6 +63,9 @@ class Backend {
   virtual std::shared_ptr<StepExecutor> steps() = 0;
   // For other backends.
   virtual std::shared_ptr<const ModelWeights> weights() const = 0;
+  // Returns what builds tries of catalogues, as BuildItemTrie does. Any thread
+  // may call it, also after this backend.
+  virtual ItemTrieBuilder item_trie_builder() const { return BuildItemTrie; }
   // Returns device statistics as text; may be empty.
   virtual std::string FormatFigures() const { return ""; }
 };

@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_format.h"
 #include "base/cuda.h"
+#include "base/cuda_device_scope.h"
 #include "base/field_error.h"
 #include "base/status.h"
 #include "base/thread_pool.h"
@@ -12,6 +13,7 @@
 #include "executor/cuda/cuda_executor.h"
 #include "executor/cuda/draft/cuda_draft_sampler.h"
 #include "executor/drafts/draft_model.h"
+#include "kernels/constrain/cuda_item_trie_builder.h"
 #include "kernels/matmul/cuda_matmul_tuning.h"
 #include "model/cuda/cuda_transformer.h"
 
@@ -24,6 +26,16 @@ struct CudaWeights : ModelWeights {
   std::shared_ptr<const CudaTransformerWeights> model;
   std::shared_ptr<const CudaTransformerWeights> draft;  // null: none
 };
+
+// Returns the trie of items as a device builds it.
+// Errors: as CudaBuildItemTrie and base/cuda.h.
+absl::StatusOr<ItemTrieArrays> BuildItemTrieOn(int ordinal,
+                                               const TokenLists& items) {
+  ASSIGN_OR_RETURN(const CudaDeviceScope scope,
+                   CudaDeviceScope::Enter(ordinal));
+  ASSIGN_OR_RETURN(const CudaStream stream, CudaStream::Create());
+  return CudaBuildItemTrie(items.tokens, items.ends, stream.get());
+}
 
 class CudaBackend : public Backend {
  public:
@@ -69,6 +81,18 @@ class CudaBackend : public Backend {
   std::shared_ptr<StepExecutor> steps() override { return executor_; }
   std::shared_ptr<const ModelWeights> weights() const override {
     return weights_;
+  }
+
+  ItemTrieBuilder item_trie_builder() const override {
+    return [ordinal = device_.ordinal](const TokenLists& items) {
+      // The host builds the trie of fewer items in some milliseconds.
+      constexpr int64_t kManyItems = 100'000;
+      if (items.size() >= kManyItems) {
+        auto trie = BuildItemTrieOn(ordinal, items);
+        if (trie.ok()) return *std::move(trie);
+      }
+      return BuildItemTrie(items);
+    };
   }
 
   std::string FormatFigures() const override {

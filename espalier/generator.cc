@@ -356,10 +356,10 @@ absl::StatusOr<Generator> Generator::Load(const std::string& directory,
   engine.max_waiting = resolved.max_waiting;
   ASSIGN_OR_RETURN(
       engine.items,
-      LoadCatalogues(
-          options.items, text.tokenizer.get(),
-          backend->steps()->description().vocab_size,
-          EndIdsByDefault(defaults, backend->steps()->description())));
+      LoadCatalogues(options.items, text.tokenizer.get(),
+                     backend->steps()->description().vocab_size,
+                     EndIdsByDefault(defaults, backend->steps()->description()),
+                     backend->item_trie_builder()));
   ASSIGN_OR_RETURN(
       auto core, GeneratorCore::Create(
                      {backend->steps(), std::move(text), engine,

@@ -13,11 +13,12 @@
 
 namespace espalier {
 
-// Returns the catalogues of the files; `end_ids` as of ReadItems.
-// Errors: kInvalidArgument naming `items` and a name that is none, or is given
-// twice; as LoadItems, naming the file.
+// Returns the catalogues of the files; `end_ids` as of ReadItems. They and
+// later ones have tries by `build`. Errors: kInvalidArgument naming `items` and
+// a name that is none, or is given twice; as LoadItems, naming the file.
 absl::StatusOr<std::shared_ptr<ItemCatalogues>> LoadCatalogues(
     std::span<const ItemsFile> files, const Tokenizer* tokenizer,
-    int vocab_size, std::span<const TokenId> end_ids);
+    int vocab_size, std::span<const TokenId> end_ids,
+    ItemTrieBuilder build = BuildItemTrie);
 
 }  // namespace espalier

@@ -22,8 +22,8 @@ namespace {
 
 constexpr size_t kMaxCatalogues = 64;
 // While a catalogue is built, for each byte of its lines, of which an item has
-// four at least: the byte, tokens, the keys that they are sorted by, and the
-// catalogue.
+// four at least, or of its numbers, two at least: the byte, tokens, the keys
+// that they are sorted by, and the catalogue.
 constexpr int64_t kHeldPerByte = 16;
 
 // Errors: kInvalidArgument naming the catalogue, if it would be one too many.
@@ -172,7 +172,8 @@ RouteWork PutItems(ServerState& server, RouteCall& call) {
                      ReadItems(lines->text, generator.tokenizer().get(),
                                generator.description().vocab_size,
                                EndIdsByDefault(generator.defaults(),
-                                               generator.description())));
+                                               generator.description()),
+                               catalogues.trie_builder()));
     // Again: others may have been added. This thread alone adds them.
     RETURN_IF_ERROR(CheckNumber(catalogues, name));
     absl::StatusOr<std::shared_ptr<const ItemCatalogue>> held =

@@ -2,7 +2,11 @@
 // 13 bits each, for up to 5,000 different states of each level. The second
 // level is the widest: of 10^7 items a state has 1,130 tokens there.
 //
-//   cuda_item_masks_benchmark
+//   cuda_item_masks_benchmark [ITEMS...]     100000 and 10000000 by default
+//
+// First builds each catalogue on one core and on the GPU, and prints the
+// milliseconds of both: on the GPU the least of three, from and to memory of
+// the host that is not pinned.
 //
 // Prints microseconds per call, the median over replays of a graph of calls,
 // beside the bytes that a call must move: the masks, and the tokens of the
@@ -12,14 +16,21 @@
 #include <cstdio>
 #include <memory>
 #include <random>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/numbers.h"
+#include "absl/time/time.h"
+#include "base/check.h"
 #include "base/cuda.h"
+#include "base/stopwatch.h"
 #include "benchmarks/cuda_replays.h"
 #include "constrain/item_catalogue.h"
 #include "constrain/item_constraint.h"
+#include "constrain/item_trie_builder.h"
 #include "kernels/constrain/cuda_item_masks.h"
 #include "kernels/constrain/cuda_item_tables.h"
+#include "kernels/constrain/cuda_item_trie_builder.h"
 #include "kernels/constrain/token_masks.h"
 
 namespace espalier {
@@ -30,7 +41,7 @@ constexpr int kLength = 4;
 constexpr int kMaxStates = 5000;
 constexpr int kNumCalls = 16;
 
-std::shared_ptr<const ItemCatalogue> RandomCatalogue(int64_t num_items) {
+TokenLists RandomItems(int64_t num_items) {
   std::mt19937 random(1);
   TokenLists items;
   items.tokens.reserve(num_items * kLength);
@@ -41,13 +52,35 @@ std::shared_ptr<const ItemCatalogue> RandomCatalogue(int64_t num_items) {
     }
     items.EndList();
   }
-  return std::make_shared<const ItemCatalogue>(items);
+  return items;
+}
+
+// Also prints how long it takes.
+std::shared_ptr<const ItemCatalogue> BuildRandom(int64_t num_items,
+                                                 cudaStream_t stream) {
+  const TokenLists items = RandomItems(num_items);
+  const Stopwatch host_watch;
+  const ItemTrieArrays host = BuildItemTrie(items);
+  const absl::Duration host_time = host_watch.Elapsed();
+  absl::Duration time = absl::InfiniteDuration();
+  ItemTrieArrays trie;
+  for (int i = 0; i < 3; ++i) {
+    const Stopwatch watch;
+    trie = Get(CudaBuildItemTrie(items.tokens, items.ends, stream));
+    time = std::min(time, watch.Elapsed());
+  }
+  CHECK(trie == host);
+  std::printf("%lld items built in %.0f ms on the host, %.1f ms on the GPU\n",
+              static_cast<long long>(num_items),
+              absl::ToDoubleMilliseconds(host_time),
+              absl::ToDoubleMilliseconds(time));
+  return std::make_shared<const ItemCatalogue>(std::move(trie));
 }
 
 class Items {
  public:
-  explicit Items(int64_t num_items)
-      : constraint_(RandomCatalogue(num_items)),
+  explicit Items(std::shared_ptr<const ItemCatalogue> items)
+      : constraint_(std::move(items)),
         on_device_(Get(CudaItemTables::Create(
             constraint_.item_tables(),
             std::make_shared<const CudaItemTrie>(
@@ -118,14 +151,22 @@ class Items {
 }  // namespace
 }  // namespace espalier
 
-int main() {
+int main(int argc, char** argv) {
   using namespace espalier;  // NOLINT
+  std::vector<int64_t> sizes;
+  for (int i = 1; i < argc; ++i) {
+    int64_t size = 0;
+    CHECK(absl::SimpleAtoi(argv[i], &size) && size > 0) << argv[i];
+    sizes.push_back(size);
+  }
+  if (sizes.empty()) sizes = {100'000, 10'000'000};
   const CudaDevice device = Get(CudaDevice::Open(0));
   const CudaStream stream = Get(CudaStream::Create());
-  std::printf("%s\n%10s %6s %7s %9s %9s %9s\n", device.name.c_str(), "items",
-              "level", "states", "tokens", "MB", "us");
-  for (const int64_t num_items : {100'000, 10'000'000}) {
-    const Items items(num_items);
+  std::printf("%s\n", device.name.c_str());
+  for (const int64_t num_items : sizes) {
+    const Items items(BuildRandom(num_items, stream.get()));
+    std::printf("%10s %6s %7s %9s %9s %9s\n", "items", "level", "states",
+                "tokens", "MB", "us");
     for (int level = 0; level < kLength; ++level) {
       items.Time(level, device, stream.get());
     }

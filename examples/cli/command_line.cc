@@ -446,7 +446,7 @@ void AddConstrainCommand(CLI::App* app, std::span<char* const> args,
   command
       ->add_option("--items", options->items,
                    "the items of a catalogue: JSON lines, each a list of token "
-                   "ids or a text")
+                   "ids or a text; or an array of ids by numpy.save")
       ->option_text("FILE")
       ->group("Language");
   command

@@ -711,7 +711,8 @@ A grammar is in GBNF, the format of llama.cpp, and its texts are those of the
 rule "root". A rule may lead back to itself, up to 64 within one another.
 
 A catalogue of items is JSON lines, each an item: a list of token ids, or a text
-with -m. Of each argument it says whether it is one of the items.
+with -m; or what numpy.save writes of an array of ids, an item a row. Of each
+argument it says whether it is one of the items.
 
 With -m the model's tokenizer spells each text, and a text of the language that
 it changes, by a normalizer say, is shown with what it becomes.

@@ -319,7 +319,7 @@ void AddItemsOption(CLI::App* command, RuntimeOptions* options) {
   };
   const std::string of_file =
       "a catalogue of items that requests name: JSON lines, each an item, a "
-      "list of token ids or a text";
+      "list of token ids or a text; or an array of ids by numpy.save";
   command
       ->add_option("--items", set,
                    command->get_name() == "generate"

@@ -167,7 +167,8 @@ absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Load(
   const ModelDescription& model = runtime->backend_->steps()->description();
   const absl::StatusOr<std::shared_ptr<ItemCatalogues>> items = LoadCatalogues(
       options.generator.items, runtime->tokenizer_.get(), model.vocab_size,
-      EndIdsByDefault(runtime->defaults_, model));
+      EndIdsByDefault(runtime->defaults_, model),
+      runtime->backend_->item_trie_builder());
   if (!items.ok()) return InFlags(items.status());
   engine.items = *items;
   ASSIGN_OR_RETURN(runtime->engine_,

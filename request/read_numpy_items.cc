@@ -155,8 +155,8 @@ absl::StatusOr<TokenLists> ReadNumpyItems(std::string_view bytes,
   if (!shape) {
     return InvalidArgument(
         "`shape` of the NumPy file must be that of two dimensions, items and "
-        "tokens, got (",
-        Shown(shape_text), ")");
+        "tokens, got ",
+        BytesInQuotes(shape_text));
   }
   if (ValueOf(header, "'fortran_order'", "", ",") != "False") {
     return InvalidArgument(
@@ -193,7 +193,7 @@ absl::StatusOr<TokenLists> ReadNumpyItems(std::string_view bytes,
   return InvalidArgument(
       "`descr` of the NumPy file must be a type of 16 to 64 bits, \"<i2\", "
       "\"<u2\", \"<i4\", \"<u4\", \"<i8\" or \"<u8\", got ",
-      ShownInQuotes(type));
+      BytesInQuotes(type));
 }
 
 }  // namespace espalier

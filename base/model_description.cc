@@ -29,6 +29,12 @@ absl::Status CheckEncoder(const ModelDescription& model) {
   const EncoderDescription& encoder = *model.encoder;
   RETURN_IF_ERROR(
       CheckField("encoder.max_source_tokens", 1, encoder.max_source_tokens));
+  if (encoder.features) {
+    RETURN_IF_ERROR(
+        CheckField("encoder.features.num_rows", 1, encoder.features->num_rows));
+    RETURN_IF_ERROR(
+        CheckField("encoder.features.num_cols", 1, encoder.features->num_cols));
+  }
   if (encoder.decoder_prompt.empty()) {
     return InvalidArgument(
         "the model's encoder.decoder_prompt must not be empty, got []");

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "base/feature_matrix.h"
 #include "base/ids.h"
 
 namespace espalier {
@@ -47,9 +48,13 @@ struct StepLimits {
 };
 
 // Encoder of an encoder-decoder model. It reads a request's prompt, the source
-// of a translation or summary, all at once; the decoder generates.
+// of a translation or summary, or its features, such as speech, all at once;
+// the decoder generates.
 struct EncoderDescription {
+  // With features, the positions of the encoder's output.
   int max_source_tokens = 0;
+  // The shape of all sources, which are features. Absent: they are tokens.
+  std::optional<FeatureShape> features = std::nullopt;
   // Tokens that the decoder begins with, decoder_start_token_id, before the
   // tokens that a request adds (request/decoder_prompt.h). Not empty.
   std::vector<TokenId> decoder_prompt = {};

@@ -166,9 +166,10 @@ absl::Status CompleteRequest(const EngineCore& core, PreparedState* owned) {
 absl::Status TakePlace(const EngineCore& core, PreparedState* owned) {
   if (owned->place != nullptr) return absl::OkStatus();
   const Request& request = owned->current();
-  const int64_t num_prompt_tokens = owned->prepared != nullptr
-                                        ? owned->prepared->num_prompt_tokens()
-                                        : std::ssize(request.prompt_tokens);
+  const int64_t num_prompt_tokens =
+      owned->prepared != nullptr    ? owned->prepared->num_prompt_tokens()
+      : request.features != nullptr ? request.features->shape.num_rows
+                                    : std::ssize(request.prompt_tokens);
   const int64_t num_tokens = num_prompt_tokens +
                              std::ssize(request.params.decoder_prompt_tokens) +
                              NumContinuationTokens(request);

@@ -72,8 +72,11 @@ int64_t MaxCandidatesOfStep(const PreparedRequest& prepared, int vocab_size) {
 std::shared_ptr<const EncoderInput> TakeSource(const ModelDescription* model,
                                                Request* request) {
   if (model == nullptr || !model->encoder) return nullptr;
-  auto source =
-      std::make_shared<const EncoderInput>(std::move(request->prompt_tokens));
+  auto source = request->features != nullptr
+                    ? std::make_shared<const EncoderInput>(
+                          request->features, model->encoder->max_source_tokens)
+                    : std::make_shared<const EncoderInput>(
+                          std::move(request->prompt_tokens));
   request->prompt_tokens = DecoderPromptOf(*model, request->params);
   return source;
 }

@@ -54,7 +54,11 @@ struct PreparedRequest {
     return source != nullptr ? source->tokens()
                              : std::span(request.prompt_tokens);
   }
-  int num_prompt_tokens() const { return static_cast<int>(prompt().size()); }
+  // With features the positions that the encoder makes of them.
+  int num_prompt_tokens() const {
+    return source != nullptr ? source->length()
+                             : static_cast<int>(request.prompt_tokens.size());
+  }
   int source_length() const { return source != nullptr ? source->length() : 0; }
 
   // Resource released when the group starts, or the request ends before that.

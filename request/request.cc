@@ -1,6 +1,7 @@
 #include "request/request.h"
 
 #include <algorithm>
+#include <cmath>
 #include <random>
 
 #include "base/field_error.h"
@@ -118,7 +119,49 @@ int64_t NumWithoutLogits(const Request& request) {
   return std::min(FirstLogprob(request) - 1, num_before_last);
 }
 
-absl::Status ValidateRequest(const ModelDescription& model, Request* request) {
+namespace {
+
+absl::Status ValidateFeatures(const FeatureShape& shape,
+                              const Request& request) {
+  if (!request.prompt_tokens.empty()) {
+    return InvalidField(
+        "`the prompt` must be features, which the model's encoder reads in "
+        "place of tokens",
+        Got(Pluralize(std::ssize(request.prompt_tokens), "token")));
+  }
+  if (request.features == nullptr) {
+    return InvalidField(
+        "`features` must be given, which the model's encoder reads");
+  }
+  const FeatureMatrix& features = *request.features;
+  if (!(features.shape == shape)) {
+    return InvalidField("`features` must have ", shape.num_rows, " rows of ",
+                        shape.num_cols,
+                        Got(Concat(features.shape.num_rows, " rows of ",
+                                   features.shape.num_cols)));
+  }
+  if (features.values.size() != size_t(shape.num_rows) * shape.num_cols) {
+    return InvalidField("`features` must have ",
+                        int64_t{shape.num_rows} * shape.num_cols, " values",
+                        Got(std::ssize(features.values)));
+  }
+  for (size_t i = 0; i < features.values.size(); ++i) {
+    if (std::isfinite(features.values[i])) continue;
+    return InvalidField("`features` must be finite: row ", i / shape.num_cols,
+                        ", column ", i % shape.num_cols,
+                        Got(features.values[i]));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidatePrompt(const ModelDescription& model, Request* request) {
+  if (model.encoder && model.encoder->features) {
+    return ValidateFeatures(*model.encoder->features, *request);
+  }
+  if (request->features != nullptr) {
+    return InvalidField(
+        "`features` must be unset for a model that reads tokens");
+  }
   if (request->prompt_tokens.empty()) {
     return InvalidField("`prompt_tokens` must not be empty", Got("[]"));
   }
@@ -131,8 +174,16 @@ absl::Status ValidateRequest(const ModelDescription& model, Request* request) {
                         ", and the model's encoder reads at most ",
                         ContextLimit{model.encoder->max_source_tokens});
   }
-  RETURN_IF_ERROR(
-      CheckHavePositions(model, "prompt_tokens", request->prompt_tokens));
+  return CheckHavePositions(model, "prompt_tokens", request->prompt_tokens);
+}
+
+}  // namespace
+
+absl::Status ValidateRequest(const ModelDescription& model, Request* request) {
+  RETURN_IF_ERROR(ValidatePrompt(model, request));
+  const int64_t num_tokens = request->features != nullptr
+                                 ? model.encoder->max_source_tokens
+                                 : std::ssize(request->prompt_tokens);
   if (!request->continuations.empty()) {
     RETURN_IF_ERROR(ValidateContinuations(model, request));
   }

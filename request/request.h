@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "base/feature_matrix.h"
 #include "base/ids.h"
 #include "base/model_description.h"
 #include "base/token_log_prob.h"
@@ -17,7 +19,8 @@
 namespace espalier {
 
 struct Request {
-  // Used exactly as given: no BOS is added. At least one token.
+  // Used exactly as given: no BOS is added. At least one token, or with
+  // `features` none.
   std::vector<TokenId> prompt_tokens;
   GenerationParams params;
   // Number of tokens at the prompt's end whose text the output continues; 0:
@@ -31,6 +34,9 @@ struct Request {
   // have at most kMaxScoredTokens tokens. Common prefixes are computed once.
   // Empty: the request generates.
   std::vector<std::vector<int64_t>> continuations = {};
+  // Read in place of prompt_tokens by an encoder that reads features
+  // (EncoderDescription::features), and not changed while the request runs.
+  std::shared_ptr<const FeatureMatrix> features = nullptr;
 };
 
 // Few enough that their scores stay small beside a model.

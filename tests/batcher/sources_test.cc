@@ -557,6 +557,10 @@ TEST(SourcesTest, DescriptionsThatNoEngineCanRunAreRefused) {
   };
   refuses([](auto& m) { m.encoder->max_source_tokens = 0; },
           "encoder.max_source_tokens must be at least 1, got 0");
+  refuses([](auto& m) { m.encoder->features = {.num_rows = 0, .num_cols = 3}; },
+          "encoder.features.num_rows must be at least 1, got 0");
+  refuses([](auto& m) { m.encoder->features = {.num_rows = 3, .num_cols = 0}; },
+          "encoder.features.num_cols must be at least 1, got 0");
   refuses([](auto& m) { m.encoder->decoder_prompt.clear(); },
           "encoder.decoder_prompt must not be empty");
   refuses([](auto& m) { m.encoder->decoder_prompt = {64}; },

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "pages/validate.h"
@@ -15,6 +16,7 @@ namespace {
 
 using ::espalier::testing::StatusIs;
 using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
 // Pages of 4 tokens.
@@ -178,6 +180,24 @@ TEST(EncoderInputTest, EqualTokensHaveOneHash) {
   EXPECT_EQ(input.content_hash(), EncoderInput({5, 6, 7}).content_hash());
   EXPECT_NE(input.content_hash(), EncoderInput({5, 6, 7, 0}).content_hash());
   EXPECT_NE(input.content_hash(), EncoderInput({6, 5, 7}).content_hash());
+}
+
+TEST(EncoderInputTest, EqualFeaturesHaveOneHash) {
+  const auto input = [](FeatureShape shape, std::vector<float> values) {
+    return EncoderInput(std::make_shared<const FeatureMatrix>(FeatureMatrix{
+                            .shape = shape, .values = std::move(values)}),
+                        /*length=*/2);
+  };
+  const EncoderInput features = input({4, 1}, {1, 2, 3, 4});
+  EXPECT_EQ(features.length(), 2);
+  EXPECT_THAT(features.tokens(), IsEmpty());
+  EXPECT_THAT(features.features()->values, ElementsAre(1, 2, 3, 4));
+  EXPECT_EQ(EncoderInput({5}).features(), nullptr);
+  EXPECT_THAT(features.content_hash(), SizeIs(32));
+  const auto hash = [](const EncoderInput& of) { return of.content_hash(); };
+  EXPECT_EQ(hash(features), hash(input({4, 1}, {1, 2, 3, 4})));
+  EXPECT_NE(hash(features), hash(input({4, 1}, {1, 2, 3, 5})));
+  EXPECT_NE(hash(features), hash(input({2, 2}, {1, 2, 3, 4})));
 }
 
 }  // namespace

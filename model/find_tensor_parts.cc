@@ -118,12 +118,24 @@ class PartsFinder {
                        FindTensor(checkpoint_, whole, {num_cols, num_rows}));
       weight.num_rows = num_rows;
       weight.is_transposed = true;
+    } else if (member.feature == TensorFeature::kConvolutions) {
+      ASSIGN_OR_RETURN(weight,
+                       FindTensor(checkpoint_, whole,
+                                  {num_rows, num_cols / kNumTaps, kNumTaps}));
+      weight.has_taps = true;
     } else {
       ASSIGN_OR_RETURN(weight, FindMatrix(checkpoint_, owner_.config, whole,
                                           num_rows, num_cols));
     }
     found->weights.push_back(std::move(weight));
-    if (!HasBias(owner_.config, member)) return absl::OkStatus();
+    if (!HasBias(owner_.config, member)) {
+      // Others of its group may have one.
+      if (member.has_bias == &TransformerConfig::has_qkv_bias &&
+          owner_.config.has_qkv_bias) {
+        found->biases.emplace_back().num_rows = num_rows;
+      }
+      return absl::OkStatus();
+    }
     ASSIGN_OR_RETURN(Tensor bias, Vector(name, ".bias", num_rows));
     found->biases.push_back(std::move(bias));
     return absl::OkStatus();

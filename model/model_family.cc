@@ -13,7 +13,8 @@ constexpr const ModelFamily* kFamilies[] = {
     &kGemma3Family, &kGpt2Family,     &kLlamaFamily,   &kM2m100Family,
     &kMarianFamily, &kMbartFamily,    &kMistralFamily, &kMt5Family,
     &kOptFamily,    &kPegasusFamily,  &kPhi3Family,    &kQwen2Family,
-    &kQwen3Family,  &kStableLmFamily, &kT5Family,      &kUmt5Family};
+    &kQwen3Family,  &kStableLmFamily, &kT5Family,      &kUmt5Family,
+    &kWhisperFamily};
 
 std::string ModelTypes() {
   std::string list;

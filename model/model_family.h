@@ -47,6 +47,7 @@ extern const ModelFamily kQwen3Family;
 extern const ModelFamily kStableLmFamily;
 extern const ModelFamily kT5Family;
 extern const ModelFamily kUmt5Family;
+extern const ModelFamily kWhisperFamily;
 
 // All of them, by model_type.
 std::span<const ModelFamily* const> ModelFamilies();

@@ -23,6 +23,8 @@ struct TensorNames {
   std::span<const std::string_view> embedding_aliases = {};
   std::string_view project_in = "";  // embedding_size to hidden_size
   std::string_view project_out = "";
+  std::string_view conv1 = "";  // convolutions of features
+  std::string_view conv2 = "";
   std::string_view positions = "";  // learned
   std::string_view embedding_norm = "";
   std::string_view distance_biases = "";  // [buckets, num_heads]

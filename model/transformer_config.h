@@ -64,6 +64,9 @@ struct EncoderConfig {
   TensorNames names;
   std::vector<LayerConfig> layers;
   int max_tokens = 0;
+  // Features of each of its 2 * max_tokens frames, which two convolutions make
+  // max_tokens positions; 0: it reads tokens.
+  int num_mel_bins = 0;
   TokenId decoder_start_token_id = 0;
 };
 
@@ -95,6 +98,7 @@ struct TransformerConfig {
   bool has_embedding_norm = false;  // before the first layer
   bool has_qk_norms = false;  // queries and keys have a norm, head by head
   bool has_qkv_bias = false;
+  bool lacks_key_bias = false;   // keys have none, with has_qkv_bias
   bool has_output_bias = false;  // o_proj
   bool has_mlp_bias = false;     // all feed-forward matrices
 

@@ -53,7 +53,9 @@ std::string_view NameOf(Activation activation) {
 
 std::string DescribeBiases(const TransformerConfig& config) {
   std::vector<std::string> parts;
-  if (config.has_qkv_bias) parts.push_back("q, k, v");
+  if (config.has_qkv_bias) {
+    parts.push_back(config.lacks_key_bias ? "q, v" : "q, k, v");
+  }
   if (config.has_output_bias) parts.push_back("the attention's output");
   if (config.has_mlp_bias) parts.push_back("feed-forward");
   return parts.empty() ? "" : "biases of " + JoinWithAnd(parts);
@@ -84,6 +86,9 @@ std::vector<std::string> DescribeFeatures(const TransformerConfig& config) {
   if (config.encoder) {
     features.push_back(Concat(
         "an encoder of ", Pluralize(config.encoder->layers.size(), "layer")));
+    add_if(config.encoder->num_mel_bins > 0,
+           Concat("convolutions of ", config.encoder->num_mel_bins,
+                  " features a frame"));
   }
   add_if(config.norms_sums, "norms of sums");
   add_if(config.has_embedding_norm, "a norm of embeddings");

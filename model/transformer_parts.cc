@@ -25,11 +25,17 @@ int SizeOf(const TensorOwner& owner, TensorDim dim) {
     case TensorDim::kEmbedding:
       return config.embedding_size();
     case TensorDim::kPositions:
-      return config.position_offset + config.max_context;
+      return config.position_offset + (owner.is_encoder
+                                           ? config.encoder->max_tokens
+                                           : config.max_context);
     case TensorDim::kDistanceBuckets:
       return config.num_distance_buckets;
     case TensorDim::kHeads:
       return config.num_heads;
+    case TensorDim::kMelTaps:
+      return kNumTaps * config.encoder->num_mel_bins;
+    case TensorDim::kHiddenTaps:
+      return kNumTaps * config.hidden_size;
   }
   CHECK(false) << static_cast<int>(dim);
   return 0;
@@ -54,6 +60,8 @@ bool Has(const TensorOwner& owner, TensorFeature feature) {
       return is_decoder;
     case TensorFeature::kProjections:
       return is_decoder && config.projects_embeddings();
+    case TensorFeature::kConvolutions:
+      return !is_layer && owner.is_encoder && config.encoder->num_mel_bins > 0;
     case TensorFeature::kEmbeddingNorm:
       return !is_layer && config.has_embedding_norm;
     case TensorFeature::kFinalNorm:

@@ -33,6 +33,8 @@ enum class MatrixPart : uint8_t {
   // Outside of layers:
   kProjectIn,  // embeddings to hidden_size
   kProjectOut,
+  kConv1,  // features to hidden_size, of three frames each
+  kConv2,  // every other frame
   kHead,
   kCount,
 };
@@ -41,7 +43,10 @@ inline constexpr MatrixPart kMatrixParts[] = {
     MatrixPart::kQkv,     MatrixPart::kOutput,      MatrixPart::kCrossQuery,
     MatrixPart::kCrossKv, MatrixPart::kCrossOutput, MatrixPart::kGateUp,
     MatrixPart::kDown,    MatrixPart::kProjectIn,   MatrixPart::kProjectOut,
-    MatrixPart::kHead};
+    MatrixPart::kConv1,   MatrixPart::kConv2,       MatrixPart::kHead};
+
+// Frames that a convolution reads for one.
+inline constexpr int kNumTaps = 3;
 
 enum class NormPart : uint8_t {
   kAttentionNorm,
@@ -93,9 +98,12 @@ enum class TensorDim : uint8_t {
   // Outside of layers:
   kVocabulary,       // vocab_size
   kEmbedding,        // embedding_size()
-  kPositions,        // position_offset + max_context
+  kPositions,        // position_offset + max_context, or of an encoder
+                     // max_tokens
   kDistanceBuckets,  // num_distance_buckets
   kHeads,            // num_heads
+  kMelTaps,          // kNumTaps * num_mel_bins
+  kHiddenTaps,       // kNumTaps * hidden_size
 };
 int SizeOf(const TensorOwner& owner, TensorDim dim);
 
@@ -108,6 +116,7 @@ enum class TensorFeature : uint8_t {
   kPostNorms,       // layers, with has_post_norms
   kDecoder,
   kProjections,       // the decoder, if projects_embeddings()
+  kConvolutions,      // the encoder, with num_mel_bins
   kEmbeddingNorm,     // decoder and encoder, with has_embedding_norm
   kFinalNorm,         // decoder and encoder, without norms_sums
   kLearnedPositions,  // decoder and encoder, with PositionKind::kLearned
@@ -179,6 +188,13 @@ inline constexpr MatrixTensor kMatrixTensors[] = {
     {MatrixPart::kProjectOut, &TensorNames::project_out, "project_out",
      TensorDim::kEmbedding, TensorDim::kHidden, ShardAxis::kNone, nullptr,
      TensorFeature::kProjections, CoarsestFormat::kAsStored},
+    {MatrixPart::kConv1, &TensorNames::conv1, "conv1", TensorDim::kHidden,
+     TensorDim::kMelTaps, ShardAxis::kNone, &TransformerConfig::has_output_bias,
+     TensorFeature::kConvolutions, CoarsestFormat::kAsStored},
+    {MatrixPart::kConv2, &TensorNames::conv2, "conv2", TensorDim::kHidden,
+     TensorDim::kHiddenTaps, ShardAxis::kNone,
+     &TransformerConfig::has_output_bias, TensorFeature::kConvolutions,
+     CoarsestFormat::kAsStored},
     {MatrixPart::kHead, nullptr, "lm_head", TensorDim::kVocabulary,
      TensorDim::kEmbedding, ShardAxis::kOutputs,
      &TransformerConfig::has_logits_bias, TensorFeature::kDecoder,
@@ -187,6 +203,7 @@ inline constexpr MatrixTensor kMatrixTensors[] = {
 
 inline bool HasBias(const TransformerConfig& config,
                     const MatrixTensor& tensor) {
+  if (config.lacks_key_bias && tensor.rows == TensorDim::kKeys) return false;
   return tensor.has_bias != nullptr && config.*tensor.has_bias;
 }
 

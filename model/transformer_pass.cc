@@ -208,6 +208,70 @@ void TransformerPass::Embed(const Batch& batch,
   });
 }
 
+void TransformerPass::Convolve(std::span<const float> x, int num_frames,
+                               int stride, const ProductWeights& product,
+                               std::span<float> y) {
+  const int row_size = product.matrix.num_cols();
+  const int num_channels = row_size / kNumTaps;
+  const int num_out = num_frames / stride;
+  const auto rows = FirstRows(neighbours_, num_out, row_size);
+  ForRowBlocks(num_out, row_size, [&](int begin, int end) {
+    for (int t = begin; t < end; ++t) {
+      for (int tap = 0; tap < kNumTaps; ++tap) {
+        const auto to = RowsBetween(rows, kNumTaps * t + tap,
+                                    kNumTaps * t + tap + 1, num_channels);
+        const int frame = t * stride + tap - 1;
+        if (frame < 0 || frame >= num_frames) {
+          std::ranges::fill(to, 0.0f);
+        } else {
+          std::ranges::copy(RowsBetween(x, frame, frame + 1, num_channels),
+                            to.begin());
+        }
+      }
+    }
+  });
+  MatMul(rows, product.matrix, y, *pool_);
+  const int num_cols = product.matrix.num_rows();
+  ForRowBlocks(num_out, num_cols, [&](int begin, int end) {
+    const auto out = RowsBetween(y, begin, end, num_cols);
+    AddToRows(product.bias, out);
+    ExactGeluInPlace(out);
+  });
+}
+
+void TransformerPass::EmbedFeatures(
+    std::span<const PlanSource* const> sources) {
+  const int size = network_.config().hidden_size;
+  const TransformerStackWeights& encoder = network_.weights->encoder;
+  int num_tokens = 0;
+  for (const PlanSource* source : sources) {
+    num_tokens += source->input->length();
+  }
+  const auto x = FirstRows(x_, num_tokens, size);
+  const auto normed = FirstRows(normed_, num_tokens, size);
+  int first = 0;
+  for (const PlanSource* source : sources) {
+    const FeatureMatrix& features = *source->input->features();
+    const int num_frames = features.shape.num_rows;
+    const auto frames = FirstRows(frames_, num_frames, size);
+    Convolve(features.values, num_frames, /*stride=*/1,
+             encoder[MatrixPart::kConv1], frames);
+    const int length = source->input->length();
+    Convolve(frames, num_frames, /*stride=*/2, encoder[MatrixPart::kConv2],
+             RowsBetween(x, first, first + length, size));
+    ForRowBlocks(length, size, [&](int begin, int end) {
+      for (int t = begin; t < end; ++t) {
+        const auto sum = RowsBetween(x, first + t, first + t + 1, size);
+        const auto to = RowsBetween(normed, first + t, first + t + 1, size);
+        // The norm's place in memory is free until the row's norm is taken.
+        AddPosition(encoder, t, to, sum);
+        Normalise(sum, encoder.layers[0][NormPart::kAttentionNorm], to);
+      }
+    });
+    first += length;
+  }
+}
+
 // Leaves the tokens' q, k and v in qkv_, and k and v in their pages.
 void TransformerPass::StoreProjections(int layer_idx, const WeightParts& layer,
                                        const Batch& batch, KvLayer& kv_layer) {
@@ -494,7 +558,11 @@ bool TransformerPass::ReadSources(const StepPlan& plan, RowRange rows) {
                       .page_size = longest,
                       .num_kv_heads = config.num_kv_heads,
                       .head_dim = config.head_dim};
-  Embed(batch, encoder);
+  if (config.encoder->num_mel_bins > 0) {
+    EmbedFeatures(sources);
+  } else {
+    Embed(batch, encoder);
+  }
   for (int i = 0; i < std::ssize(encoder.layers); ++i) {
     if (plan.stop.stop_requested()) return false;
     StoreProjections(i, encoder.layers[i], batch, kv_layer);

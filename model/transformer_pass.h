@@ -84,6 +84,13 @@ class TransformerPass {
 
   Batch TokensOf(const StepPlan& plan, RowRange rows) const;
   void Embed(const Batch& batch, const TransformerStackWeights& stack);
+  // The embeddings of sources that are features: two convolutions of them, and
+  // positions.
+  void EmbedFeatures(std::span<const PlanSource* const> sources);
+  // y = activation(convolution of x), of frames [num_frames, channels]; each
+  // output frame reads the three around frame `stride` times its number.
+  void Convolve(std::span<const float> x, int num_frames, int stride,
+                const ProductWeights& product, std::span<float> y);
   // x = project_in * embeddings, if embeddings have another size than x.
   void ProjectEmbeddings(const Batch& batch, std::span<float> x);
   // Adds the position's vector to `x`, if positions are added to embeddings.
@@ -147,6 +154,9 @@ class TransformerPass {
   // [n, hidden_size]: the branch to be added to x_. [n, embedding_size]:
   // embeddings before project_in, and the head's input after project_out.
   AlignedVector<float> branch_;
+  // With features, as many frames as a source has.
+  AlignedVector<float> frames_;      // [frames, hidden_size]
+  AlignedVector<float> neighbours_;  // [frames, kNumTaps, channels]
   AlignedVector<float> kept_;  // rows of x_ or qkv_ whose tokens have logits
   // Keys and values of the encoder's current layer:
   // [sources, longest source, kv_size] each.

@@ -31,6 +31,9 @@ struct TransformerTensor {
   DType dtype = DType::kFloat32;
   int num_rows = 0;
   bool is_transposed = false;  // stored [num_cols, num_rows]
+  // A convolution's: stored [num_rows, num_cols / kNumTaps, kNumTaps], used
+  // [num_rows, kNumTaps, num_cols / kNumTaps], in the order of frames.
+  bool has_taps = false;
   // If not empty, `data` are e4m3 codes, and `dtype` is kBFloat16, the type
   // they dequantise to (model/fp8_rows.h).
   Fp8Scales fp8_scales = {};
@@ -55,7 +58,7 @@ struct NormTensors {
 };
 
 // A fuse group: its tensors in the order of kMatrixTensors, or one fused tensor
-// with the rows of all. One bias per tensor, or none.
+// with the rows of all. One bias per tensor, or none; one without data is 0.
 struct MatrixTensors {
   std::vector<TransformerTensor> weights;
   std::vector<TransformerTensor> biases;

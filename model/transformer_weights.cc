@@ -55,6 +55,7 @@ class MatrixPacker {
     // The data of some parts.
     std::vector<std::vector<uint16_t>> widened;
     std::vector<std::vector<std::byte>> dequantised;
+    std::vector<std::vector<std::byte>> in_order;
     for (const Tensor& given : tensors) {
       Tensor tensor = given;
       if (tensor.is_int8()) {
@@ -69,6 +70,10 @@ class MatrixPacker {
         part = {std::as_bytes(std::span(widened.back())), DType::kBFloat16,
                 tensor.num_rows};
       }
+      if (tensor.has_taps) {
+        in_order.push_back(InOrderOfFrames(tensor));
+        part.data = in_order.back();
+      }
       parts.push_back(part);
       done_bytes_ += static_cast<int64_t>(given.data.size());
     }
@@ -80,6 +85,24 @@ class MatrixPacker {
     for (const Tensor& tensor : tensors) MappedFile::DropPages(tensor.data);
     if (progress_) progress_(done_bytes_, total_bytes_);
     return matrix;
+  }
+
+  // A convolution's numbers, the frames of a row one after another.
+  static std::vector<std::byte> InOrderOfFrames(const Tensor& tensor) {
+    const size_t size = NumBytes(tensor.dtype);
+    const size_t num_channels = tensor.num_cols() / kNumTaps;
+    std::vector<std::byte> numbers(tensor.data.size());
+    auto to = numbers.begin();
+    for (int row = 0; row < tensor.num_rows; ++row) {
+      const size_t begin = row * tensor.num_cols();
+      for (int tap = 0; tap < kNumTaps; ++tap) {
+        for (size_t channel = 0; channel < num_channels; ++channel) {
+          const size_t from = (begin + channel * kNumTaps + tap) * size;
+          to = std::ranges::copy(tensor.data.subspan(from, size), to).out;
+        }
+      }
+    }
+    return numbers;
   }
 
   // Dequantises the tensor's e4m3 codes, quantising it first if it has none.
@@ -124,6 +147,10 @@ int64_t NumPackedBytes(const TransformerTensors& tensors) {
 }
 
 void AppendWidened(const Tensor& tensor, std::vector<float>* to) {
+  if (tensor.data.empty()) {
+    to->insert(to->end(), tensor.num_rows, 0.0f);
+    return;
+  }
   for (int i = 0; i < tensor.num_rows; ++i) {
     to->push_back(LoadAsFloat(&tensor.data[size_t(i) * NumBytes(tensor.dtype)],
                               tensor.dtype));

@@ -45,6 +45,8 @@ int WidthOf(const CudaTransformerWidths& widths, const TensorOwner& owner,
     case TensorDim::kVocabulary:
     case TensorDim::kDistanceBuckets:
     case TensorDim::kHeads:
+    case TensorDim::kMelTaps:  // no convolutions (model/cuda_limits.h)
+    case TensorDim::kHiddenTaps:
       return SizeOf(owner, dim);
   }
   CHECK(false) << static_cast<int>(dim);

@@ -41,12 +41,15 @@ constexpr TensorNames kDecoderNames = {
     .down = "fc2"};
 
 absl::Status ReadBartHeads(const json::object& json,
+                           const BartDefaults& defaults,
                            TransformerConfig* config) {
   ASSIGN_OR_RETURN(config->num_heads,
-                   ReadInt(json, "decoder_attention_heads", 1, kMaxHeads, 16));
-  ASSIGN_OR_RETURN(const int num_encoder_heads,
-                   ReadAliasedInt(json, "encoder_attention_heads",
-                                  "num_attention_heads", 1, kMaxHeads, 16));
+                   ReadInt(json, "decoder_attention_heads", 1, kMaxHeads,
+                           defaults.num_heads));
+  ASSIGN_OR_RETURN(
+      const int num_encoder_heads,
+      ReadAliasedInt(json, "encoder_attention_heads", "num_attention_heads", 1,
+                     kMaxHeads, defaults.num_heads));
   if (num_encoder_heads != config->num_heads) {
     return InvalidArgument(
         "encoder_attention_heads must be decoder_attention_heads, ",
@@ -56,16 +59,19 @@ absl::Status ReadBartHeads(const json::object& json,
 }
 
 absl::Status ReadBartSizes(const json::object& json,
+                           const BartDefaults& defaults,
                            TransformerConfig* config) {
   ASSIGN_OR_RETURN(config->vocab_size,
                    ReadInt(json, "vocab_size", 1, kMaxVocabulary));
+  ASSIGN_OR_RETURN(config->hidden_size,
+                   ReadAliasedInt(json, "d_model", "hidden_size", 1, kMaxWidth,
+                                  defaults.hidden_size));
   ASSIGN_OR_RETURN(
-      config->hidden_size,
-      ReadAliasedInt(json, "d_model", "hidden_size", 1, kMaxWidth, 1024));
-  ASSIGN_OR_RETURN(const int num_layers,
-                   ReadInt(json, "decoder_layers", 1, kMaxLayers, 12));
+      const int num_layers,
+      ReadInt(json, "decoder_layers", 1, kMaxLayers, defaults.num_layers));
   ASSIGN_OR_RETURN(const int intermediate_size,
-                   ReadInt(json, "decoder_ffn_dim", 1, kMaxWidth, 4096));
+                   ReadInt(json, "decoder_ffn_dim", 1, kMaxWidth,
+                           defaults.intermediate_size));
   config->layers.assign(num_layers, {.has_cross_attention = true,
                                      .intermediate_size = intermediate_size});
   ASSIGN_OR_RETURN(config->max_context, ReadInt(json, "max_position_embeddings",
@@ -75,12 +81,13 @@ absl::Status ReadBartSizes(const json::object& json,
   encoder.max_tokens = config->max_context;
   ASSIGN_OR_RETURN(const int num_encoder_layers,
                    ReadAliasedInt(json, "encoder_layers", "num_hidden_layers",
-                                  1, kMaxLayers, 12));
+                                  1, kMaxLayers, defaults.num_layers));
   ASSIGN_OR_RETURN(const int encoder_intermediate_size,
-                   ReadInt(json, "encoder_ffn_dim", 1, kMaxWidth, 4096));
+                   ReadInt(json, "encoder_ffn_dim", 1, kMaxWidth,
+                           defaults.intermediate_size));
   encoder.layers.assign(num_encoder_layers,
                         {.intermediate_size = encoder_intermediate_size});
-  return ReadBartHeads(json, config);
+  return ReadBartHeads(json, defaults, config);
 }
 
 }  // namespace
@@ -109,7 +116,7 @@ absl::Status ReadNormsBefore(const json::object& json,
 absl::Status ReadBartFields(const json::object& json,
                             const BartDefaults& defaults,
                             TransformerConfig* config) {
-  RETURN_IF_ERROR(ReadBartSizes(json, config));
+  RETURN_IF_ERROR(ReadBartSizes(json, defaults, config));
   config->names = kDecoderNames;
   config->norm = NormKind::kLayer;
   config->norm_eps = 1e-5;

@@ -13,6 +13,10 @@ namespace espalier {
 struct BartDefaults {
   Activation activation = Activation::kGelu;
   bool scales_embeddings = false;
+  int hidden_size = 1024;
+  int num_layers = 12;
+  int num_heads = 16;
+  int intermediate_size = 4096;
 };
 
 // Missing fields have the defaults of BartConfig, which but for `defaults` are

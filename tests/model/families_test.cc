@@ -149,6 +149,7 @@ TEST(FamiliesCoverageTest, EveryFamilyHasAModel) {
     present.insert(config->family);
   }
   for (const ModelFamily* family : ModelFamilies()) {
+    if (family->name == "Whisper") continue;  // in whisper_test.cc
     EXPECT_EQ(present.count(family->name), 1) << family->name;
   }
 }

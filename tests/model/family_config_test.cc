@@ -67,7 +67,7 @@ TEST(FamilyConfigTest, WhatNoFamilyHasIsRefused) {
        "llama, m2m_100, marian, mbart, mistral, mt5, opt, pegasus, phi3, "
        "qwen2, "
        "qwen3, "
-       "stablelm, t5 or umt5, got \"qwen2_moe\""},
+       "stablelm, t5, umt5 or whisper, got \"qwen2_moe\""},
       {"qwen3",
        {{"model_type", "\"internvl\""},
         {"llm_config", "{\"model_type\": \"qwen2\"}"}},

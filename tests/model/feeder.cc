@@ -17,11 +17,14 @@ Feeder::Feeder(Model* model) : model_(model) {
 }
 
 int Feeder::Add(std::vector<TokenId> source) {
-  CHECK_EQ(source.empty(), !model_->description().encoder.has_value());
-  Sequence& sequence = sequences_.emplace_back();
-  if (!source.empty()) {
-    sequence.source = std::make_shared<const EncoderInput>(std::move(source));
-  }
+  return AddInput(
+      source.empty() ? nullptr
+                     : std::make_shared<const EncoderInput>(std::move(source)));
+}
+
+int Feeder::AddInput(std::shared_ptr<const EncoderInput> source) {
+  CHECK_EQ(source == nullptr, !model_->description().encoder.has_value());
+  sequences_.emplace_back().source = std::move(source);
   return static_cast<int>(sequences_.size()) - 1;
 }
 
@@ -111,8 +114,15 @@ std::vector<LogitsRows> Feeder::Split(const StepPlan& plan,
 
 LogitsRows FeedAlone(Model* model, const std::vector<TokenId>& tokens,
                      int chunk, const std::vector<TokenId>& source) {
+  return FeedAlone(
+      model, tokens, chunk,
+      source.empty() ? nullptr : std::make_shared<const EncoderInput>(source));
+}
+
+LogitsRows FeedAlone(Model* model, const std::vector<TokenId>& tokens,
+                     int chunk, std::shared_ptr<const EncoderInput> source) {
   Feeder feeder(model);
-  const int sequence = feeder.Add(source);
+  const int sequence = feeder.AddInput(std::move(source));
   LogitsRows logits_rows;
   for (size_t begin = 0; begin < tokens.size(); begin += chunk) {
     const size_t end = std::min(tokens.size(), begin + chunk);

@@ -25,6 +25,8 @@ class Feeder {
   // A new, empty sequence. With an encoder its source is `source`, which is
   // read with its first row.
   int Add(std::vector<TokenId> source = {});
+  // As Add, with any source; null: none.
+  int AddInput(std::shared_ptr<const EncoderInput> source);
 
   struct Row {
     int sequence = 0;
@@ -62,5 +64,7 @@ class Feeder {
 // Logits after every token of one sequence, fed `chunk` tokens at a time.
 LogitsRows FeedAlone(Model* model, const std::vector<TokenId>& tokens,
                      int chunk, const std::vector<TokenId>& source = {});
+LogitsRows FeedAlone(Model* model, const std::vector<TokenId>& tokens,
+                     int chunk, std::shared_ptr<const EncoderInput> source);
 
 }  // namespace espalier::testing

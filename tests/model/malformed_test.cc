@@ -172,9 +172,9 @@ TEST(MalformedConfigTest, EveryFieldOutOfRangeIsNamed) {
        Replace("generation_config.json", "nope")},
       {"model_type must be bart, gemma, gemma2, gemma3, gemma3_text, gpt2, "
        "llama, m2m_100, marian, mbart, mistral, mt5, opt, pegasus, phi3, "
-       "qwen2, qwen3, stablelm, t5 or umt5, got \"mamba\"",
+       "qwen2, qwen3, stablelm, t5, umt5 or whisper, got \"mamba\"",
        SetConfig("model_type", "\"mamba\"")},
-      {"phi3, qwen2, qwen3, stablelm, t5 or umt5, got nothing",
+      {"phi3, qwen2, qwen3, stablelm, t5, umt5 or whisper, got nothing",
        SetConfig("model_type", "")},
       {"architectures must be [\"LlamaForCausalLM\"], got [\"MistralFor",
        SetConfig("architectures", "[\"MistralForCausalLM\"]")},

@@ -338,6 +338,36 @@ TEST(PublishedConfigTest, Nllb200) {
   EXPECT_OK(CheckCudaLimits(config));
 }
 
+TEST(PublishedConfigTest, WhisperLargeV3) {
+  const TransformerConfig config = ReadPublished(R"({
+    "activation_dropout": 0.0, "activation_function": "gelu",
+    "apply_spec_augment": false,
+    "architectures": ["WhisperForConditionalGeneration"],
+    "attention_dropout": 0.0, "begin_suppress_tokens": [220, 50257],
+    "bos_token_id": 50257, "classifier_proj_size": 256, "d_model": 1280,
+    "decoder_attention_heads": 20, "decoder_ffn_dim": 5120,
+    "decoder_layerdrop": 0.0, "decoder_layers": 32,
+    "decoder_start_token_id": 50258, "dropout": 0.0,
+    "encoder_attention_heads": 20, "encoder_ffn_dim": 5120,
+    "encoder_layerdrop": 0.0, "encoder_layers": 32, "eos_token_id": 50257,
+    "init_std": 0.02, "is_encoder_decoder": true, "mask_feature_length": 10,
+    "mask_feature_min_masks": 0, "mask_feature_prob": 0.0,
+    "mask_time_length": 10, "mask_time_min_masks": 2, "mask_time_prob": 0.05,
+    "max_length": 448, "max_source_positions": 1500,
+    "max_target_positions": 448, "median_filter_width": 7,
+    "model_type": "whisper", "num_hidden_layers": 32, "num_mel_bins": 128,
+    "pad_token_id": 50256, "scale_embedding": false, "torch_dtype": "float16",
+    "use_cache": true, "use_weighted_layer_sum": false, "vocab_size": 51866})");
+  EXPECT_EQ(config.encoder->num_mel_bins, 128);
+  EXPECT_EQ(config.encoder->max_tokens, 1500);
+  EXPECT_EQ(config.max_context, 448);
+  EXPECT_EQ(config.encoder->decoder_start_token_id, 50258);
+  EXPECT_THAT(config.eos_token_ids, ElementsAre(50257));
+  EXPECT_TRUE(config.lacks_key_bias && config.tie_word_embeddings);
+  EXPECT_EQ(config.position_offset, 0);
+  EXPECT_FALSE(config.norms_sums || config.scales_embeddings);
+}
+
 TEST(PublishedConfigTest, Mbart50) {
   const TransformerConfig config = ReadPublished(R"({
     "_num_labels": 3, "activation_dropout": 0.0,

@@ -1,0 +1,182 @@
+// Greedy and beam search of the small Whisper models against `generate` of
+// transformers, token for token, and the same requests together, with pages
+// taken away and given back.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "batcher/scheduler/scheduler.h"
+#include "model/transformer_model.h"
+#include "tests/batcher/toy_requests.h"
+#include "tests/family_references.h"
+#include "tests/status_matchers.h"
+#include "tests/unowned.h"
+#include "tests/whisper_models.h"
+
+namespace espalier {
+namespace {
+
+using namespace ::espalier::testing;  // NOLINT
+using ::testing::HasSubstr;
+
+std::vector<FamilyReference> ReadWhisperReferences(const std::string& model) {
+  const auto file =
+      SafetensorsFile::Open(WhisperPath(model) + "/logits.safetensors");
+  EXPECT_OK(file);
+  std::vector<std::shared_ptr<const FeatureMatrix>> features;
+  for (int i = 0; i < 4; ++i) features.push_back(StoredFeatures(*file, i));
+  std::vector<FamilyReference> references;
+  for (json::value line :
+       ReadReferenceLines(WhisperPath(model) + "/requests.jsonl")) {
+    const int number = line.at("features").to_number<int>();
+    line.as_object()["prompt_tokens"] = json::array{1};
+    FamilyReference& reference =
+        references.emplace_back(ParseFamilyReference(line));
+    reference.request.prompt_tokens.clear();
+    reference.request.features = features.at(number);
+  }
+  return references;
+}
+
+std::unique_ptr<TransformerModel> LoadWhisperPages(const std::string& name,
+                                                   int page_size,
+                                                   int num_pages) {
+  TransformerOptions options = {.page_size = page_size};
+  const auto pool = MakePool(2);
+  auto model = TransformerModel::Load(WhisperPath(name), options, pool);
+  EXPECT_OK(model);
+  options.kv_cache_bytes = num_pages * (*model)->description().page_bytes;
+  model = TransformerModel::Load(WhisperPath(name), options, pool);
+  EXPECT_OK(model);
+  return *std::move(model);
+}
+
+struct WhisperRun {
+  std::vector<absl::StatusOr<Result>> results;
+  SchedulerStats stats;
+};
+
+// The results of requests of which ten arrive before each step.
+WhisperRun RunWhisper(Model& model, const std::vector<Request>& requests,
+                      const SchedulerOptions& options) {
+  ModelDescription description = model.description();
+  description.verifies_drafts = true;
+  Scheduler scheduler(description, options);
+  WhisperRun run;
+  run.results.resize(requests.size());
+  size_t next = 0;
+  const auto arrive = [&](int) {
+    for (int i = 0; i < 10 && next < requests.size(); ++i, ++next) {
+      Request request = requests[next];
+      EXPECT_OK(ValidateRequest(description, &request));
+      scheduler.Submit(
+          RequestId{static_cast<int64_t>(next)},
+          PreparedRequest(request, /*tokenizer=*/nullptr, &model.description()),
+          [&to = run.results[next]](absl::StatusOr<Result> from) {
+            to = std::move(from);
+          });
+    }
+  };
+  RunToEnd(scheduler, model, arrive, /*plans_in_flight=*/1);
+  run.stats = scheduler.stats();
+  return run;
+}
+
+class WhisperReferencesTest : public ::testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(Models, WhisperReferencesTest,
+                         ::testing::ValuesIn(WhisperModels()),
+                         [](const auto& model) { return model.param; });
+
+TEST_P(WhisperReferencesTest, HypothesesAreThoseOfTransformers) {
+  const auto references = ReadWhisperReferences(GetParam());
+  ASSERT_GE(references.size(), 20u);
+  const auto model = LoadWhisperPages(GetParam(), 4, 3000);
+  const WhisperRun run =
+      RunWhisper(*model, RequestsOf(references),
+                 {.max_step_tokens = 60, .validate_steps = true});
+  for (size_t i = 0; i < references.size(); ++i) {
+    SCOPED_TRACE(i);
+    ASSERT_OK(run.results[i]);
+    ExpectFamilyHypotheses(run.results[i]->hypotheses, references[i]);
+    EXPECT_EQ(run.results[i]->usage.num_prompt_tokens,
+              model->description().encoder->max_source_tokens);
+  }
+}
+
+// Drafts come from the decoder's own tokens: features have none.
+TEST_P(WhisperReferencesTest, PreemptedSharedAndWithDraftsTheyAreTheSame) {
+  const auto references = ReadWhisperReferences(GetParam());
+  std::vector<Request> requests = RequestsOf(references);
+  for (size_t i = 0; i < requests.size(); i += 3) {
+    requests[i].params.speculate = {.method = SpeculationMethod::kNgram,
+                                    .always_drafts = true};
+  }
+  const auto model = LoadWhisperPages(GetParam(), 3, 60);
+  const WhisperRun run = RunWhisper(
+      *model, requests, {.max_step_tokens = 70, .validate_steps = true});
+  for (size_t i = 0; i < references.size(); ++i) {
+    SCOPED_TRACE(i);
+    ASSERT_OK(run.results[i]);
+    ExpectFamilyHypotheses(run.results[i]->hypotheses, references[i]);
+  }
+  EXPECT_GT(run.stats.num_preemptions, 0);
+  EXPECT_GT(run.stats.num_cached_tokens, 0);
+}
+
+TEST_P(WhisperReferencesTest, RefusesOtherSources) {
+  const auto model = LoadWhisperPages(GetParam(), 16, 100);
+  const FeatureShape shape = *model->description().encoder->features;
+  const auto refused = [&](Request request) {
+    return ValidateRequest(model->description(), &request);
+  };
+  Request request;
+  request.params.max_new_tokens = 3;
+  EXPECT_THAT(refused(request),
+              StatusIs(kInvalid, HasSubstr("features must be given")));
+  request.prompt_tokens = {1, 2};
+  EXPECT_THAT(refused(request),
+              StatusIs(kInvalid, HasSubstr("must be features, which the "
+                                           "model's encoder reads in place of "
+                                           "tokens, got 2 tokens")));
+  request.prompt_tokens.clear();
+  const auto with = [&](FeatureMatrix features) {
+    request.features =
+        std::make_shared<const FeatureMatrix>(std::move(features));
+    return refused(request);
+  };
+  const size_t size = size_t(shape.num_rows) * shape.num_cols;
+  EXPECT_THAT(with({.shape = {shape.num_cols, shape.num_rows},
+                    .values = std::vector<float>(size)}),
+              StatusIs(kInvalid, HasSubstr(Concat("features must have ",
+                                                  shape.num_rows, " rows of ",
+                                                  shape.num_cols, ", got "))));
+  EXPECT_THAT(with({.shape = shape, .values = std::vector<float>(size - 1)}),
+              StatusIs(kInvalid, HasSubstr(Concat("features must have ", size,
+                                                  " values, got ", size - 1))));
+  std::vector<float> values(size);
+  values[shape.num_cols + 2] = NAN;
+  EXPECT_THAT(with({.shape = shape, .values = values}),
+              StatusIs(kInvalid, HasSubstr("features must be finite: row 1, "
+                                           "column 2, got nan")));
+  values[shape.num_cols + 2] = 0;
+  EXPECT_OK(with({.shape = shape, .values = values}));
+}
+
+TEST(FeaturesOfTokenModelsTest, AreRefused) {
+  auto model = TransformerModel::Load(FamilyPath("bart"), {}, MakePool(1));
+  ASSERT_OK(model);
+  Request request;
+  request.prompt_tokens = {7};
+  request.params.max_new_tokens = 3;
+  request.features = std::make_shared<const FeatureMatrix>();
+  EXPECT_THAT(ValidateRequest((*model)->description(), &request),
+              StatusIs(kInvalid, HasSubstr("features must be unset for a "
+                                           "model that reads tokens")));
+}
+
+}  // namespace
+}  // namespace espalier

@@ -45,6 +45,10 @@ struct StepLimits {
   // Tokens reported beside candidates (SelectionParams::num_logprobs for each),
   // of all running requests.
   int64_t max_best_tokens = std::numeric_limits<int64_t>::max();
+  // Longest sequence that the executor's draft model can feed, by its context
+  // and its pages (StepPlan::drafting). Longer ones have no drafts. 0: there is
+  // no draft model.
+  int max_drafted_length = 0;
 };
 
 // Encoder of an encoder-decoder model. It reads a request's prompt, the source
@@ -76,8 +80,9 @@ struct ModelDescription {
   int num_pages = 0;
   int page_size = 16;
   // True: the model keeps all state of a sequence in its pages, so a row may
-  // begin after tokens that another sequence fed into them. False: requests
-  // share no pages.
+  // begin after tokens that another sequence fed into them, and a step may
+  // verify drafts (docs/speculation.md). False: requests share no pages and do
+  // not speculate.
   bool has_shareable_pages = false;
   // Set by the executor: true if it selects on the host. Only the host supports
   // sequence_bias of several tokens, renormalised scores of beams, and
@@ -88,14 +93,6 @@ struct ModelDescription {
   // are masks of its own, which need neither lists nor score edits
   // (PlanSelection::places).
   bool has_token_masks = false;
-  // Set by the executor: true if selections may have drafts to verify, so that
-  // requests may speculate (docs/speculation.md), which requires shareable
-  // pages.
-  bool verifies_drafts = false;
-  // Set by an executor with a draft model, which drafts for plans
-  // (StepPlan::drafting): the longest sequence that it can feed, by its context
-  // and its pages. Longer sequences have no drafts. 0: there is no draft model.
-  int max_draft_context = 0;
   // Host memory for pages of preempted groups: slots of one page each. Plans
   // save pages to them and load pages from them (StepPlan::page_saves).
   // Requires shareable pages. 0: preempted groups are recomputed.
@@ -109,7 +106,6 @@ struct ModelDescription {
   // Absent for a decoder-only model, whose output continues the prompt.
   std::optional<EncoderDescription> encoder = std::nullopt;
 
-  bool has_draft_model() const { return max_draft_context > 0; }
   // Returns the largest number of tokens of a prompt.
   int max_prompt_tokens() const {
     return encoder ? encoder->max_source_tokens : max_context;

@@ -23,10 +23,10 @@ absl::Status ValidateSpeculation(const ModelDescription& model,
     return CheckOff("speculate.always_drafts", speculate.always_drafts, false,
                     kWhenOff);
   }
-  if (!model.verifies_drafts) {
+  if (!model.has_shareable_pages) {
     return InvalidField(
-        "`speculate.method` must be \"off\" where the executor verifies no "
-        "drafts",
+        "`speculate.method` must be \"off\" for a model that keeps more of a "
+        "sequence than pages",
         Got("\"", NameOf(speculate.method), '"'));
   }
   if (!CanSpeculate(params)) {
@@ -51,7 +51,7 @@ absl::Status ValidateSpeculation(const ModelDescription& model,
         Got("\"draft\""));
   }
   if (speculate.method == SpeculationMethod::kDraft &&
-      !model.has_draft_model()) {
+      model.limits.max_drafted_length == 0) {
     return InvalidField(
         "`speculate.method` must be \"ngram\", \"suffix\", \"constraint\" or "
         "\"off\" without a draft model",

@@ -12,7 +12,7 @@ StepPlanner::StepPlanner(const ModelDescription& model,
     : share_of_prefill_(options.prefill_share),
       max_step_tokens_(admission->max_step_tokens()),
       max_logits_(model.limits.max_beams),
-      max_draft_context_(model.max_draft_context),
+      max_drafted_length_(model.limits.max_drafted_length),
       pool_(pool),
       groups_(groups),
       admission_(admission),
@@ -159,7 +159,7 @@ DraftRoom StepPlanner::RoomForDrafts(const PlanRoom& taken) {
           .num_pages = std::max<int64_t>(
               num_left - std::max<int64_t>(num_for_next, 0), 0),
           .may_ask = !verifies,
-          .max_draft_context = max_draft_context_};
+          .max_length = max_drafted_length_};
 }
 
 bool StepPlanner::CanDraftAhead(const SequenceGroup& group,

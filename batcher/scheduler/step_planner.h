@@ -81,7 +81,7 @@ class StepPlanner {
   const double share_of_prefill_;
   const int max_step_tokens_;
   const int max_logits_;  // per step
-  const int max_draft_context_;
+  const int max_drafted_length_;
   const PagePool* const pool_;
   RunningGroups* const groups_;
   Admission* const admission_;

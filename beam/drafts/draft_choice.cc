@@ -11,7 +11,7 @@ int64_t DraftChoice::NumTokensOf(int rank) const {
 
 bool DraftChoice::IsTooLong() const {
   for (int rank = 0; rank < num_sequences(); ++rank) {
-    if (NumTokensOf(rank) <= room_.max_draft_context) return false;
+    if (NumTokensOf(rank) <= room_.max_length) return false;
   }
   return true;
 }
@@ -34,8 +34,7 @@ bool DraftChoice::DraftsBeforeStep() const {
 
 int DraftChoice::MaxTokensToAsk(int rank) const {
   // The draft model does not feed the last drafted token.
-  const int64_t num_left =
-      int64_t{room_.max_draft_context} + 1 - NumTokensOf(rank);
+  const int64_t num_left = int64_t{room_.max_length} + 1 - NumTokensOf(rank);
   return static_cast<int>(
       std::min<int64_t>(strategy_.max_draft_tokens(rank), num_left));
 }

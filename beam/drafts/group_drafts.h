@@ -48,9 +48,8 @@ struct DraftRoom {
   int num_logits = std::numeric_limits<int>::max();
   int64_t num_pages = 0;
   bool may_ask = true;  // may request drafts of a draft model
-  // Longest sequence that a draft model can feed
-  // (ModelDescription::max_draft_context).
-  int max_draft_context = std::numeric_limits<int>::max();
+  // As StepLimits::max_drafted_length.
+  int max_length = std::numeric_limits<int>::max();
 };
 
 // A requested draft.

@@ -144,17 +144,16 @@ class CudaExecutor::Impl {
         host_cache_bytes_(options.host_cache_bytes),
         requires_host_cache_(options.requires_host_cache),
         description_(model_->description()) {
-    description_.max_draft_context = 0;
+    description_.limits = LimitsOfRequests(limits_);
     if (options.draft_model != nullptr) {
-      description_.max_draft_context = options.draft_model->max_tokens();
+      description_.limits.max_drafted_length =
+          options.draft_model->max_tokens();
       const bool may_pend = options.draft_model->stream() != nullptr;
       drafter_.emplace(std::move(options.draft_model), description_.page_size,
                        may_pend);
     }
-    description_.limits = LimitsOfRequests(limits_);
     description_.selects_on_host = false;
     description_.has_token_masks = true;
-    description_.verifies_drafts = description_.has_shareable_pages;
   }
 
   absl::Status Init();

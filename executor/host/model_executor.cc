@@ -72,9 +72,9 @@ class ModelExecutor::Worker {
         model_(std::move(model)),
         pool_(std::move(pool)),
         groups_(model_->description().page_size) {
-    description_.verifies_drafts = description_.has_shareable_pages;
     description_.has_token_masks = options_.run_ahead;  // PersistentGroups
-    description_.max_draft_context = draft == nullptr ? 0 : draft->max_tokens();
+    description_.limits.max_drafted_length =
+        draft == nullptr ? 0 : draft->max_tokens();
     if (draft == nullptr) return;
     drafter_.emplace(std::move(draft), model_->description().page_size);
   }

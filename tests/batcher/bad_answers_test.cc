@@ -291,8 +291,7 @@ class BadDraftsTest : public ::testing::Test {
         const std::unique_ptr<DraftModel> draft,
         DraftModel::Create(Unowned(&draft_model), MakePool(1)));
     ModelDescription description = model.description();
-    description.verifies_drafts = true;
-    description.max_draft_context = std::numeric_limits<int>::max();
+    description.limits.max_drafted_length = std::numeric_limits<int>::max();
     Scheduler scheduler(description, {.validate_steps = true});
     for (int i = 0; i < 2; ++i) {
       Request request = request_of_both;

@@ -43,8 +43,7 @@ std::vector<TraceEvent> TraceBeams(uint32_t seed, SpeculationMethod method) {
   const auto draft = *DraftModel::Create(std::make_shared<ToyModel>(options),
                                          *ThreadPool::Create(1));
   ModelDescription description = model.description();
-  description.verifies_drafts = true;
-  description.max_draft_context = std::numeric_limits<int>::max();
+  description.limits.max_drafted_length = std::numeric_limits<int>::max();
   Request request{{1, 2, 3, 1, 2}, {}};
   request.params.num_beams = kTracedBeams;
   request.params.max_new_tokens = 20;

@@ -85,8 +85,7 @@ class BeamSpeculationTest
     options_.eos_boost = -1;
     options_.impossible_percent = GetParam().impossible_percent;
     description_ = ToyModel(options_).description();
-    description_.verifies_drafts = true;
-    description_.max_draft_context = std::numeric_limits<int>::max();
+    description_.limits.max_drafted_length = std::numeric_limits<int>::max();
   }
 
   std::unique_ptr<DraftModel> MakeDraftModel() const {

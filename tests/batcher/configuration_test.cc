@@ -157,12 +157,13 @@ TEST(ConfigurationTest, OptionsOfAnEngineAreNamed) {
   }
   EngineOptions drafting;
   drafting.speculate = {SpeculationMethod::kNgram};
-  EXPECT_THAT(create(drafting),
-              StatusIs(kInvalid,
-                       "speculate.method must be \"off\" where the executor "
-                       "verifies no drafts, got \"ngram\""));
+  EXPECT_THAT(
+      create(drafting),
+      StatusIs(kInvalid,
+               "speculate.method must be \"off\" for a model that keeps "
+               "more of a sequence than pages, got \"ngram\""));
   ModelDescription verifying = Sound();
-  verifying.verifies_drafts = true;
+  verifying.has_shareable_pages = true;
   for (const auto& [speculate, message] :
        {std::pair(SpeculationParams{SpeculationMethod::kNgram, 33},
                   "speculate.num_tokens must be at most 32, got 33"),

@@ -69,22 +69,17 @@ class ConstraintTraceTest : public ::testing::Test {
     options_.vocab_size = 40;
     options_.num_tokens_read = 2;
     options_.eos_boost = 1;
+    options_.has_shareable_pages = true;
     auto tokenizer =
         Tokenizer::Load(SourcePath("models/en-fr/tokenizer.model"));
     CHECK(tokenizer.ok());
     tokenizer_ = *std::move(tokenizer);
   }
 
-  static ModelDescription Verifying(ModelDescription model) {
-    model.verifies_drafts = true;
-    return model;
-  }
-
   Request RequestOf(GenerationParams params) const {
     Request request{{1, 2, 3, 4, 5}, std::move(params)};
     request.params.max_new_tokens = request.params.speculate ? 40 : 9;
-    EXPECT_OK(
-        ValidateRequest(Verifying(ToyModel(options_).description()), &request));
+    EXPECT_OK(ValidateRequest(ToyModel(options_).description(), &request));
     return request;
   }
 
@@ -96,7 +91,7 @@ class ConstraintTraceTest : public ::testing::Test {
 
   Run RunOne(const Request& request, bool is_traced, int plans_in_flight = 1) {
     ToyModel model(options_);
-    const ModelDescription description = Verifying(model.description());
+    const ModelDescription description = model.description();
     ConstraintCache constraints(tokenizer_, description);
     AllEvents trace;
     SchedulerOptions options;

@@ -66,8 +66,7 @@ DraftingRun RunDrafting(
   const auto draft = *DraftModel::Create(
       std::make_shared<ToyModel>(LoopingModel()), *ThreadPool::Create(1));
   ModelDescription description = model.description();
-  description.verifies_drafts = true;
-  description.max_draft_context = std::numeric_limits<int>::max();
+  description.limits.max_drafted_length = std::numeric_limits<int>::max();
   EXPECT_OK(ValidateRequest(description, &request));
   Scheduler scheduler(
       description,

@@ -25,7 +25,6 @@ ModelDescription NullModel() {
   model.page_size = 1;
   model.num_pages = 200;
   model.has_shareable_pages = true;
-  model.verifies_drafts = true;
   return model;
 }
 
@@ -195,7 +194,7 @@ TEST_F(DraftRoomTest, DraftsLeaveThePagesThatAWaitingRequestStartsIn) {
 // Beside a request that holds most pages there are too few to verify 20 drafts.
 TEST_F(DraftRoomTest, DraftsAreAskedForThatThereArePagesToVerify) {
   ModelDescription model = NullModel();
-  model.max_draft_context = std::numeric_limits<int>::max();
+  model.limits.max_drafted_length = std::numeric_limits<int>::max();
   model.num_pages = 110;
   Make(model, {});
   SubmitPlain(1, 95, 4);
@@ -222,7 +221,7 @@ TEST_F(DraftRoomTest, DraftsAreAskedForThatThereArePagesToVerify) {
 // rather than by turns.
 TEST_F(DraftRoomTest, AGroupWithoutRoomToDraftAheadIsWaitedFor) {
   ModelDescription model = NullModel();
-  model.max_draft_context = std::numeric_limits<int>::max();
+  model.limits.max_drafted_length = std::numeric_limits<int>::max();
   model.num_pages = 2 * (4 + 2) + 2;
   Make(model, {});
   for (int id = 0; id < 2; ++id) {
@@ -257,7 +256,7 @@ TEST_F(DraftRoomTest, DrawnDraftsTakeTwoRowsOfLogitsATokenEach) {
        {SpeculationMode::kCoupled, SpeculationMode::kRejection}) {
     const bool are_drawn = mode == SpeculationMode::kRejection;
     ModelDescription model = NullModel();
-    model.max_draft_context = std::numeric_limits<int>::max();
+    model.limits.max_drafted_length = std::numeric_limits<int>::max();
     model.limits.max_beams = 8;
     model.limits.max_step_tokens = 100;
     Make(model, {});
@@ -276,8 +275,7 @@ TEST_F(DraftRoomTest, DrawnDraftsTakeTwoRowsOfLogitsATokenEach) {
 // differ by their accepted tokens until the longer one ends.
 TEST_F(DraftRoomTest, AGroupOfOneLengthRunsAheadWhenDraftsAreOff) {
   ModelDescription model = NullModel();
-  model.max_draft_context = std::numeric_limits<int>::max();
-  model.max_draft_context = 8;
+  model.limits.max_drafted_length = 8;
   Make(model, {});
   SubmitDrawing(0, 2, SpeculationMode::kCoupled);
   bool differed = false;

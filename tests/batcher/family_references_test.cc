@@ -48,7 +48,6 @@ struct FamilyRun {
 FamilyRun RunFamily(Model& model, const std::vector<Request>& requests,
                     const SchedulerOptions& options, int plans_in_flight = 1) {
   ModelDescription description = model.description();
-  description.verifies_drafts = true;
   Scheduler scheduler(description, options);
   FamilyRun run;
   run.results.resize(requests.size());

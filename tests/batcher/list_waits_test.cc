@@ -77,16 +77,11 @@ class ListWaitsTest : public ::testing::Test {
   ListWaitsTest() {
     options_.vocab_size = 40;
     options_.eos_boost = 1;
+    options_.has_shareable_pages = true;
     auto tokenizer =
         Tokenizer::Load(SourcePath("models/en-fr/tokenizer.model"));
     CHECK(tokenizer.ok());
     tokenizer_ = *std::move(tokenizer);
-  }
-
-  // RunPlan verifies drafts.
-  static ModelDescription Verifying(ModelDescription model) {
-    model.verifies_drafts = true;
-    return model;
   }
 
   // Requests of every kind, some of them constrained.
@@ -128,7 +123,7 @@ class ListWaitsTest : public ::testing::Test {
                                           std::mt19937* random,
                                           int cancelled = -1) {
     ToyModel model(options);
-    const ModelDescription description = Verifying(model.description());
+    const ModelDescription description = model.description();
     ConstraintCache constraints(tokenizer_, description);
     Scheduler scheduler(description,
                         {.max_step_tokens = 60, .validate_steps = true});
@@ -198,7 +193,7 @@ TEST_F(ListWaitsTest, ResultsAreThoseWithoutWaits) {
       SCOPED_TRACE(seed);
       std::mt19937 random(seed);
       const std::vector<Request> requests =
-          SomeRequests(seed, Verifying(ToyModel(options_).description()));
+          SomeRequests(seed, ToyModel(options_).description());
       const int cancelled = seed % 3 == 0 ? seed % 12 : -1;
       const auto late = Run(options_, requests, &random, cancelled);
       for (size_t i = 0; i < requests.size(); ++i) {

@@ -534,7 +534,6 @@ TEST(SourcesTest, DraftModelsWithOrBesideAnEncoderAreRefused) {
                        HasSubstr("draft_model must be unset for a model with "
                                  "an encoder: ")));
   ModelDescription description = model->description();
-  description.verifies_drafts = true;
   Request request = Translate({7});
   request.params.speculate = {.method = SpeculationMethod::kDraft};
   EXPECT_THAT(

@@ -42,8 +42,7 @@ class SpeculationCountsTest : public ::testing::Test {
         std::make_shared<BlendedModel>(draft, /*other_seed=*/4, 0.2f),
         *ThreadPool::Create(1));
     ModelDescription description = model_.description();
-    description.verifies_drafts = true;
-    description.max_draft_context = std::numeric_limits<int>::max();
+    description.limits.max_drafted_length = std::numeric_limits<int>::max();
     description_ = description;
     scheduler_ = std::make_unique<Scheduler>(description, SchedulerOptions());
   }

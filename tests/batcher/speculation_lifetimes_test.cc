@@ -56,8 +56,7 @@ class SpeculationLifetimes {
             *ThreadPool::Create(1))),
         random_(c.num_pages) {
     description_ = model_.description();
-    description_.verifies_drafts = true;
-    description_.max_draft_context = std::numeric_limits<int>::max();
+    description_.limits.max_drafted_length = std::numeric_limits<int>::max();
     scheduler_ = std::make_unique<Scheduler>(
         description_, SchedulerOptions{.max_running = 12,
                                        .max_step_tokens = c.max_step_tokens,

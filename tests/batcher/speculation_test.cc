@@ -44,7 +44,6 @@ class SpeculationTest : public ::testing::TestWithParam<SpeculationCase> {
     options_.eos_boost = -1;
     model_ = std::make_unique<ToyModel>(options_);
     description_ = model_->description();
-    description_.verifies_drafts = true;
     if (GetParam().method != SpeculationMethod::kDraft) return;
     ToyModelOptions draft = options_;
     draft.seed = GetParam().draft_seed;
@@ -53,7 +52,7 @@ class SpeculationTest : public ::testing::TestWithParam<SpeculationCase> {
     draft.num_host_slots = 0;
     draft_ = *DraftModel::Create(std::make_shared<ToyModel>(draft),
                                  *ThreadPool::Create(1));
-    description_.max_draft_context = std::numeric_limits<int>::max();
+    description_.limits.max_drafted_length = std::numeric_limits<int>::max();
   }
 
   // Runs all together and returns their results.

@@ -87,13 +87,12 @@ class SpeculationTokensTest : public ::testing::TestWithParam<TokensCase> {
  protected:
   SpeculationTokensTest() : model_(ByteModel()) {
     description_ = model_.description();
-    description_.verifies_drafts = true;
     if (GetParam().method != Method::kDraft) return;
     // It disagrees with the model now and then.
     draft_ = *DraftModel::Create(
         std::make_shared<BlendedModel>(ByteModel(), /*other_seed=*/4, 0.2f),
         *ThreadPool::Create(1));
-    description_.max_draft_context = std::numeric_limits<int>::max();
+    description_.limits.max_drafted_length = std::numeric_limits<int>::max();
   }
 
   // Alone, with drafts in every step.

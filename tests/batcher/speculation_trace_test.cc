@@ -55,8 +55,7 @@ Traced RunTraced(const ToyModelOptions& options, std::vector<Request> requests,
   const auto draft = *DraftModel::Create(std::make_shared<ToyModel>(small),
                                          *ThreadPool::Create(1));
   ModelDescription description = model.description();
-  description.verifies_drafts = true;
-  description.max_draft_context = std::numeric_limits<int>::max();
+  description.limits.max_drafted_length = std::numeric_limits<int>::max();
   AllEvents trace;
   Scheduler scheduler(description,
                       {.validate_steps = true, .trace = Unowned(&trace)});

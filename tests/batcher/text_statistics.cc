@@ -101,8 +101,7 @@ class TextRunByHand : public TextRun {
     draft_ = *DraftModel::Create(MakeTextDraftModel(c.draft_distance),
                                  *ThreadPool::Create(1));
     description_ = model_.description();
-    description_.verifies_drafts = true;
-    description_.max_draft_context = std::numeric_limits<int>::max();
+    description_.limits.max_drafted_length = std::numeric_limits<int>::max();
   }
   ~TextRunByHand() override { CHECK_EQ(draft_->num_sequences(), 0); }
 

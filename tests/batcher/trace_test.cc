@@ -45,7 +45,6 @@ TracedRun RunTogether(const ToyModelOptions& options,
   run.answers.resize(requests.size());
   ToyModel model(options);
   ModelDescription description = model.description();
-  description.verifies_drafts = true;
   SchedulerOptions scheduler_options;
   scheduler_options.validate_steps = true;
   if (traced) scheduler_options.trace = Unowned(&run.trace);

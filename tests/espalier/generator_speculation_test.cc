@@ -145,7 +145,7 @@ TEST(SpeculationDefaultTest, ItIsCheckedOnceAtTheStart) {
           "speculate.method must be \"ngram\", \"suffix\", \"constraint\" or "
           "\"off\" without draft_model, got \"draft\""));
   EXPECT_THAT(status({kNgram}, /*shares=*/false),
-              StatusIs(kInvalid, HasSubstr("verifies no drafts")));
+              StatusIs(kInvalid, HasSubstr("more of a sequence than pages")));
   EXPECT_OK(status(kOff, /*shares=*/false));
 }
 

@@ -118,9 +118,7 @@ class MixtureTest : public ::testing::Test {
   }
 
   std::vector<Request> AnyRequests(int count) {
-    ModelDescription model = model_->description();
-    model.verifies_drafts = true;
-    return AnyMixtureRequests(count, 3, model,
+    return AnyMixtureRequests(count, 3, model_->description(),
                               {.max_samples = 12,
                                .max_beams = 8,
                                .max_new_tokens = 4,
@@ -187,14 +185,13 @@ TEST_F(MixtureTest, OnTheHostRequestsTogetherGetWhatEachGetsAlone) {
 // Together with requests of other kinds. Bans may leave no token of allowed
 // sequences.
 TEST_F(MixtureTest, OutputsInALanguageAreWholeTexts) {
-  ModelDescription model = model_->description();
-  model.verifies_drafts = true;
-  std::vector<Request> requests = AnyMixtureRequests(Cases(300, 100), 5, model,
-                                                     {.max_samples = 12,
-                                                      .max_beams = 8,
-                                                      .max_new_tokens = 12,
-                                                      .speculates = true,
-                                                      .constrains = true});
+  std::vector<Request> requests =
+      AnyMixtureRequests(Cases(300, 100), 5, model_->description(),
+                         {.max_samples = 12,
+                          .max_beams = 8,
+                          .max_new_tokens = 12,
+                          .speculates = true,
+                          .constrains = true});
   std::erase_if(requests, [](const Request& request) {
     return request.params.allowed_sequences.has_value();
   });

@@ -455,17 +455,17 @@ TEST(ResolveParamsTest, WrongDraftsAreNamedAsInTheRequestFormat) {
                        "speculate must be \"off\", "
                        "\"METHOD[:NUM_TOKENS[:MODE]]\" or an object, got "
                        "true"));
-  const auto error = [&](const std::string& fields, bool verifies_drafts) {
+  const auto error = [&](const std::string& fields, bool has_shareable_pages) {
     const auto read = call(fields);
     EXPECT_OK(read);
     ModelDescription model = Model();
-    model.verifies_drafts = verifies_drafts;
+    model.has_shareable_pages = has_shareable_pages;
     GenerationParams params = ResolveParams(*read, {}, {}, model, 10).params;
     return Message(ValidateParams(model, 10, &params));
   };
   EXPECT_EQ(error(R"("speculate": "suffix:3")", false),
-            "speculate.method must be \"off\" where the executor verifies no "
-            "drafts, got \"suffix\"");
+            "speculate.method must be \"off\" for a model that keeps more of a "
+            "sequence than pages, got \"suffix\"");
   EXPECT_EQ(
       error(R"("speculate": "ngram", "num_beams": 2, "do_sample": true)", true),
       "speculate.method must be \"off\" with do_sample, stochastic or "

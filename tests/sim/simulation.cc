@@ -33,11 +33,10 @@ Simulation::Simulation(uint32_t seed, const SimOptions& options)
   scheduling.trace = log_;
   ModelDescription description = model_.description();
   if (VerifiesDrafts(case_)) {
-    description.verifies_drafts = true;
     draft_source_ = std::make_shared<SimModel>(
         case_.draft_model, [](RequestId) { return SimModel::Asker{}; });
     draft_ = *DraftModel::Create(draft_source_, *ThreadPool::Create(1));
-    description.max_draft_context = draft_->max_tokens();
+    description.limits.max_drafted_length = draft_->max_tokens();
     drafter_.emplace(draft_, case_.model.page_size);
   }
   scheduler_ = std::make_unique<Scheduler>(description, scheduling);

@@ -52,7 +52,6 @@ struct AnyGroups {
   }
   ModelDescription Describe() {
     ModelDescription model = toy.description();
-    model.verifies_drafts = true;
     model.limits.max_beams = OneOf({5, 6, 9, 1000});
     model.limits.max_prefill_rows = OneOf({1, 2, 1000});
     return model;

@@ -65,8 +65,7 @@ class FaultyResults {
  private:
   ModelDescription Describe() const {
     ModelDescription model = toy_.description();
-    model.verifies_drafts = options_.has_shareable_pages;
-    model.max_draft_context = options_.has_shareable_pages ? 900 : 0;
+    model.limits.max_drafted_length = options_.has_shareable_pages ? 900 : 0;
     return model;
   }
   void AddOne() {

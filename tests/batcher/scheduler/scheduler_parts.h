@@ -46,9 +46,9 @@ inline Request AnyRequest(std::mt19937& random, const ModelDescription& model) {
     return scoring;
   }
   const bool may_draft =
-      model.verifies_drafts && CanSpeculate(params) && random() % 3 == 0;
+      model.has_shareable_pages && CanSpeculate(params) && random() % 3 == 0;
   if (may_draft) {
-    params.speculate = {.method = model.has_draft_model()
+    params.speculate = {.method = model.limits.max_drafted_length > 0
                                       ? SpeculationMethod::kDraft
                                       : SpeculationMethod::kNgram,
                         .num_tokens = 1 + static_cast<int>(random() % 8),

@@ -56,12 +56,6 @@ PlannerSetting AnySetting(std::mt19937& random) {
   return setting;
 }
 
-ModelDescription DraftingModel(const ToyModelOptions& options) {
-  ModelDescription model = ToyModel(options).description();
-  model.verifies_drafts = true;
-  return model;
-}
-
 // Returns the first row of a group; -1 if it has none. A preempted group has no
 // sequences.
 int FirstRow(const RunningGroup& running, const StepPlan& plan) {
@@ -92,7 +86,7 @@ class PlannedRequests {
       : random_(seed),
         setting_(AnySetting(random_)),
         toy_(setting_.toy),
-        parts_(DraftingModel(setting_.toy), setting_.options),
+        parts_(ToyModel(setting_.toy).description(), setting_.options),
         planner_(parts_.model, parts_.options, &parts_.pool, &parts_.groups,
                  &parts_.admission, &parts_.preemption, &parts_.in_flight,
                  &parts_.counts),

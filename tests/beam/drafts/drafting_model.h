@@ -15,8 +15,7 @@ inline ModelDescription DraftingModel() {
   model.num_pages = 50;
   model.page_size = 4;
   model.has_shareable_pages = true;
-  model.verifies_drafts = true;
-  model.max_draft_context = std::numeric_limits<int>::max();
+  model.limits.max_drafted_length = std::numeric_limits<int>::max();
   return model;
 }
 

@@ -313,7 +313,7 @@ TEST_P(CudaSpeculationTest, TokensAreThoseOfPlainDecodingOrOfTheHost) {
   ASSERT_NE(device.steps, nullptr);
   const CudaExecutor& figures = *device.steps;
   std::shared_ptr<StepExecutor> steps = std::move(device.steps);
-  EXPECT_TRUE(steps->description().verifies_drafts);
+  EXPECT_TRUE(steps->description().has_shareable_pages);
   std::atomic<int> num_unverified = 0;
   steps =
       std::make_shared<UnverifiedCounter>(std::move(steps), &num_unverified);

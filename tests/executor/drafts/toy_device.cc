@@ -332,7 +332,7 @@ ToyDeviceExecutor::ToyDeviceExecutor(std::shared_ptr<ToyDevice> device,
       failing_(std::move(failing)),
       description_(steps_->description()),
       drafter_(draft, description_.page_size, /*may_pend=*/true) {
-  description_.max_draft_context = draft->max_tokens();
+  description_.limits.max_drafted_length = draft->max_tokens();
 }
 
 ToyDeviceExecutor::~ToyDeviceExecutor() {

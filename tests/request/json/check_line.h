@@ -15,7 +15,7 @@ inline ModelDescription EnFr() {
   model.vocab_size = 6000;
   model.max_context = 1024;
   model.eos_token_ids = {2};
-  model.verifies_drafts = true;
+  model.has_shareable_pages = true;
   return model;
 }
 

@@ -63,14 +63,15 @@ TEST(SpeculationJsonTest, SpeculateHasItsShortForms) {
   }
 }
 
-TEST(SpeculationJsonTest, DraftsNeedAnExecutorThatVerifiesThem) {
+TEST(SpeculationJsonTest, DraftsNeedAModelWhoseStateIsInPages) {
   ModelDescription model = EnFr();
-  model.verifies_drafts = false;
+  model.has_shareable_pages = false;
   Request request{{1, 4}, {}};
   request.params.speculate = {SpeculationMethod::kNgram};
-  EXPECT_THAT(ValidateRequest(model, &request),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("verifies no drafts, got \"ngram\"")));
+  EXPECT_THAT(
+      ValidateRequest(model, &request),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               HasSubstr("more of a sequence than pages, got \"ngram\"")));
   request.params.speculate = {SpeculationMethod::kNone};
   EXPECT_OK(ValidateRequest(model, &request));
 }
@@ -92,7 +93,7 @@ TEST(SpeculationJsonTest, BeamsThatAreDrawnOrDiverseDoNotSpeculate) {
 
 TEST(SpeculationJsonTest, ADraftModelIsNeededToDraftWithIt) {
   ModelDescription model = EnFr();
-  model.max_draft_context = std::numeric_limits<int>::max();
+  model.limits.max_drafted_length = std::numeric_limits<int>::max();
   Request request{{1, 4}, {}};
   request.params.speculate = {SpeculationMethod::kDraft};
   EXPECT_OK(ValidateRequest(model, &request));

@@ -12,7 +12,8 @@
 namespace espalier {
 namespace {
 
-constexpr int64_t kMaxPositions = 1024;
+// Stored rows of the filter in a period of the lower rate.
+constexpr double kMaxPositions = 1024;
 constexpr int64_t kMaxOutputs = INT64_MAX;
 
 }  // namespace
@@ -23,16 +24,21 @@ Resampler::Resampler(int from_hz, int to_hz) {
   to_ = to_hz / common;
   const SincFilter sinc(from_hz, to_hz);
   reach_ = static_cast<int>(std::ceil(sinc.reach()));
-  positions_ = static_cast<int>(std::min(to_, kMaxPositions));
+  // As reach_ grows, the filter changes less from one input sample to the next.
+  const double max_positions = std::ceil(
+      kMaxPositions * std::min(1.0, static_cast<double>(to_) / from_));
+  positions_ = static_cast<int>(std::min<double>(to_, max_positions));
   first_ = 1 - reach_;
   input_.resize(reach_ - 1);
   if (from_ == to_) return;
-  filter_.reserve(size_t(positions_ + 1) * 2 * reach_);
-  for (int position = 0; position <= positions_; ++position) {
-    const double offset = static_cast<double>(position) / positions_;
-    for (int i = 1 - reach_; i <= reach_; ++i) {
-      filter_.push_back(static_cast<float>(sinc(i - offset)));
-    }
+  // Symmetric as a whole: the last row backwards is the first.
+  const size_t row_size = size_t{2} * reach_;
+  filter_.resize((positions_ + 1) * row_size);
+  for (size_t i = 0; i < filter_.size() / 2; ++i) {
+    const double position = static_cast<double>(i / row_size) / positions_;
+    const double sample = static_cast<double>(i % row_size) + 1 - reach_;
+    filter_[i] = static_cast<float>(sinc(sample - position));
+    filter_[filter_.size() - 1 - i] = filter_[i];
   }
 }
 

@@ -1,6 +1,7 @@
 #include "speech/whisper_tokens.h"
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 #include <string>
 #include <string_view>
@@ -133,23 +134,18 @@ absl::StatusOr<std::vector<TokenId>> WhisperTokens::PromptOf(
                            " tokens (half ", "of ", max_context,
                            " positions less one), got ", prompt.prefix.size());
   }
-  std::vector<TokenId> tokens;
-  if (!prompt.previous.empty()) {
-    tokens.push_back(start_of_previous());
-    const auto kept =
-        prompt.previous.last(std::min(half, prompt.previous.size()));
-    tokens.insert(tokens.end(), kept.begin(), kept.end());
-  }
-  tokens.push_back(start_);
+  std::vector<TokenId> tokens = {start_};
   if (is_multilingual()) {
     if (prompt.language == nullptr) {
       return InvalidArgument("a multilingual Whisper model needs a language");
     }
-    if (languages_.WithCode(prompt.language->code) == nullptr) {
+    const NaturalLanguage* const language =
+        languages_.WithCode(prompt.language->code);
+    if (language == nullptr) {
       return InvalidArgument("the Whisper model has no language ",
                              prompt.language->code);
     }
-    tokens.push_back(prompt.language->token);
+    tokens.push_back(language->token);
     tokens.push_back(prompt.task == SpeechTask::kTranslate ? translate()
                                                            : transcribe());
   } else if (prompt.language != nullptr) {
@@ -163,6 +159,13 @@ absl::StatusOr<std::vector<TokenId>> WhisperTokens::PromptOf(
     if (prompt.has_timestamps) tokens.push_back(first_time());
     tokens.insert(tokens.end(), prompt.prefix.begin(), prompt.prefix.end());
   }
+  // Positions left by these, start_of_previous and a token to write.
+  const int64_t left = max_context - std::ssize(tokens) - 2;
+  const auto kept = prompt.previous.last(
+      std::clamp<int64_t>(left, 0, std::min(half, prompt.previous.size())));
+  if (kept.empty()) return tokens;
+  tokens.insert(tokens.begin(), kept.begin(), kept.end());
+  tokens.insert(tokens.begin(), start_of_previous());
   return tokens;
 }
 

@@ -34,13 +34,16 @@ enum class SpeechTask : uint8_t {
 // The content of a decoder's prompt.
 struct WhisperPrompt {
   // Text that came before, or words to expect; its end is kept if it is longer
-  // than half of the decoder's positions less one.
+  // than half of the decoder's positions less one, or than what the rest
+  // leaves.
   std::span<const TokenId> previous = {};
-  // One of the model's languages(); null for an English model alone.
+  // Its code is of one of the model's languages(); null for an English model
+  // alone.
   const NaturalLanguage* language = nullptr;
   SpeechTask task = SpeechTask::kTranscribe;
   bool has_timestamps = true;
-  // The beginning of the text; with timestamps it begins at 0.00.
+  // The beginning of the text. With timestamps <|0.00|> comes before it, so
+  // that it is the text of a segment; openai's decoding.py puts no time there.
   std::span<const TokenId> prefix = {};
 };
 
@@ -96,12 +99,12 @@ class WhisperTokens {
   absl::StatusOr<std::vector<TokenId>> NotAtBegin(
       const Tokenizer& tokenizer) const;
 
-  // Returns the decoder's tokens before the text that it is to write, of
-  // `max_context` positions in all.
-  // Errors: kInvalidArgument if the language is missing or not the model's, the
-  // task is one that an English model does not know, or previous and prefix
-  // have tokens that are not text or times, or prefix is longer than half of
-  // the positions less one.
+  // Returns the decoder's tokens before the text that it is to write, fewer
+  // than its `max_context` positions. REQUIRES: max_context >= 8. Errors:
+  // kInvalidArgument if the language is missing or not the model's, the task is
+  // one that an English model does not know, or previous and prefix have tokens
+  // that are not text or times, or prefix is longer than half of the positions
+  // less one.
   absl::StatusOr<std::vector<TokenId>> PromptOf(const WhisperPrompt& prompt,
                                                 int max_context) const;
 

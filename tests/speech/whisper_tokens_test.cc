@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -153,6 +155,37 @@ TEST_P(WhisperTokensTest, PutAPrefixAfterItsTime) {
   EXPECT_EQ(tokens.PromptOf(prompt, kContext).value(), expected);
 }
 
+// The prefix stays whole, and one position is left to write.
+TEST_P(WhisperTokensTest, KeepTheEndOfThePreviousThatThePrefixLeaves) {
+  const WhisperTokens tokens = Load(GetParam()).tokens;
+  const NaturalLanguage* language = tokens.languages().WithCode("en");
+  std::vector<TokenId> previous(300, 1);
+  std::iota(previous.begin(), previous.end(), 0);
+  for (const int max_context : {kContext, 9, 8}) {
+    const std::vector<TokenId> prefix(max_context / 2 - 1, 7);
+    for (const bool has_timestamps : {false, true}) {
+      const WhisperPrompt alone = {.language = language,
+                                   .has_timestamps = has_timestamps,
+                                   .prefix = prefix};
+      WhisperPrompt both = alone;
+      both.previous = previous;
+      const std::vector<TokenId> end =
+          tokens.PromptOf(alone, max_context).value();
+      const std::vector<TokenId> got =
+          tokens.PromptOf(both, max_context).value();
+      const int num_kept =
+          std::max(0, max_context - 2 - static_cast<int>(end.size()));
+      std::vector<TokenId> expected;
+      if (num_kept > 0) expected.push_back(tokens.start_of_previous());
+      expected.insert(expected.end(), previous.end() - num_kept,
+                      previous.end());
+      expected.insert(expected.end(), end.begin(), end.end());
+      EXPECT_EQ(got, expected) << max_context;
+      EXPECT_LT(got.size(), static_cast<size_t>(max_context));
+    }
+  }
+}
+
 TEST_P(WhisperTokensTest, RefusePromptsThatAreNoText) {
   const WhisperTokens tokens = Load(GetParam()).tokens;
   const NaturalLanguage* language = tokens.languages().WithCode("en");
@@ -185,6 +218,15 @@ TEST(WhisperPromptTest, NeedsALanguageOfAMultilingualModel) {
   EXPECT_THAT(whisper.tokens.PromptOf({.language = &other}, kContext),
               StatusIs(kInvalid, HasSubstr("has no language tlh")));
   EXPECT_EQ((*whisper.tokens.languages().Find("German"))->code, "de");
+}
+
+TEST(WhisperPromptTest, HasTheModelsTokenOfALanguage) {
+  const WhisperTokens tokens = Load(kMultilingual).tokens;
+  const NaturalLanguage other{"de", 1};
+  EXPECT_EQ(
+      tokens.PromptOf({.language = &other}, kContext).value(),
+      tokens.PromptOf({.language = tokens.languages().WithCode("de")}, kContext)
+          .value());
 }
 
 TEST(WhisperPromptTest, OfAnEnglishModelHasNeitherLanguageNorTranslation) {

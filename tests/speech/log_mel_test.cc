@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
+#include <numeric>
 #include <span>
 #include <string>
 #include <vector>
@@ -159,6 +161,21 @@ TEST(MelFiltersTest, AreTrianglesOfEqualArea) {
     ASSERT_EQ(filters.bands.size(), size_t(num_bands));
     // 391 and 394 weights are in openai's mel_filters.npz.
     EXPECT_EQ(filters.weights.size(), num_bands == 80 ? 391u : 394u);
+    int num_wide = 0;
+    for (const MelFilters::Band& band : filters.bands) {
+      const auto weights =
+          std::span(filters.weights).subspan(band.first_weight, band.num_bins);
+      const auto peak = std::ranges::max_element(weights);
+      EXPECT_TRUE(std::is_sorted(weights.begin(), peak));
+      EXPECT_TRUE(std::is_sorted(peak, weights.end(), std::greater<>()));
+      EXPECT_GT(std::ranges::min(weights), 0);
+      // Sums of few bins 40 Hz apart are not yet areas.
+      if (band.num_bins < 8) continue;
+      ++num_wide;
+      const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
+      EXPECT_NEAR(sum * 40, 1, 0.02) << band.first_bin;
+    }
+    EXPECT_GT(num_wide, 5);
   }
 }
 

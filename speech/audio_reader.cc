@@ -129,6 +129,7 @@ class SndfileReader : public AudioReader {
     return absl::OkStatus();
   }
 
+  const std::string& name() const override { return name_; }
   const AudioFormat& format() const override { return format_; }
 
   absl::StatusOr<size_t> Read(std::span<float> samples) override {
@@ -255,7 +256,7 @@ absl::StatusOr<std::vector<float>> ReadAllAudio(AudioReader& reader,
                      reader.Read(std::span(samples).subspan(before)));
     samples.resize(before + count);
     if (samples.size() > max_samples) {
-      return InvalidArgument("the audio is longer than ",
+      return InvalidArgument(reader.name(), " is longer than ",
                              absl::FormatDuration(max_duration));
     }
     if (count == 0) return samples;

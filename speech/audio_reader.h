@@ -15,7 +15,9 @@
 //                    ReadAllAudio(*reader, absl::Hours(4)));
 //
 // Files are untrusted input. Thread safety: one thread at a time; readers are
-// independent of each other.
+// independent of each other, but files are opened one after another in the
+// whole process: a mutex is held while libsndfile opens one, however long that
+// takes.
 #pragma once
 
 #include <cstddef>
@@ -59,6 +61,8 @@ class AudioReader {
 
   virtual ~AudioReader() = default;
 
+  // The path or name that names the file in errors.
+  virtual const std::string& name() const = 0;
   virtual const AudioFormat& format() const = 0;
 
   // Writes the next samples to the beginning of `samples` and returns how many:
@@ -70,7 +74,7 @@ class AudioReader {
 };
 
 // Returns all that is left to read, at most `max_duration` of it.
-// Errors: those of Read; kInvalidArgument if it is longer.
+// Errors: those of Read; kInvalidArgument, naming the file, if it is longer.
 absl::StatusOr<std::vector<float>> ReadAllAudio(AudioReader& reader,
                                                 absl::Duration max_duration);
 

@@ -32,7 +32,8 @@ struct TokenLists {
 };
 
 // Drops duplicates and empty lists. 10^7 items take about a second of one core.
-// REQUIRES: at most ItemTrieArrays::kMaxTokens tokens, none negative.
+// REQUIRES: at most ItemTrieArrays::kMaxTokens tokens, each at least 0 and
+// below INT32_MAX.
 ItemTrieArrays BuildItemTrie(const TokenLists& items);
 
 // BuildItemTrie, or what does it elsewhere, equally.

@@ -4,6 +4,7 @@
 #include "absl/strings/str_format.h"
 #include "base/cuda.h"
 #include "base/cuda_device_scope.h"
+#include "base/cuda_memory.h"
 #include "base/field_error.h"
 #include "base/status.h"
 #include "base/thread_pool.h"
@@ -34,6 +35,10 @@ absl::StatusOr<ItemTrieArrays> BuildItemTrieOn(int ordinal,
   ASSIGN_OR_RETURN(const CudaDeviceScope scope,
                    CudaDeviceScope::Enter(ordinal));
   ASSIGN_OR_RETURN(const CudaStream stream, CudaStream::Create());
+  // Half of the memory is left to the steps that run meanwhile.
+  RETURN_IF_ERROR(CheckFreeDeviceMemory(
+      "building a catalogue of items",
+      2 * (28 * items.tokens.size() + 36 * items.ends.size())));
   return CudaBuildItemTrie(items.tokens, items.ends, stream.get());
 }
 

@@ -135,7 +135,12 @@ absl::StatusOr<TokenLists> ReadNumpyItems(std::string_view bytes,
                                           int vocab_size,
                                           std::span<const TokenId> end_ids) {
   // Magic, version, size of the header; from version 2 on that has 4 bytes.
-  const size_t size_bytes = bytes.size() > 6 && bytes[6] == 1 ? 2 : 4;
+  const int version = bytes.size() > 6 ? bytes[6] : 1;
+  if (version < 1 || version > 3) {
+    return InvalidArgument(
+        "the version of the NumPy file must be 1, 2 or 3, got ", version);
+  }
+  const size_t size_bytes = version == 1 ? 2 : 4;
   const size_t begin = kMagic.size() + 2 + size_bytes;
   size_t header_size = 0;
   if (bytes.size() >= begin) {

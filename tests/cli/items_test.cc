@@ -4,13 +4,16 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <filesystem>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/json.h"
 #include "tests/cli/program.h"
+#include "tests/numpy_file.h"
 #include "tests/scratch_directory.h"
 #include "tests/source_tree.h"
 
@@ -42,6 +45,24 @@ TEST_F(ItemsTest, TheOnlyCatalogueIsThatOfAllTexts) {
   EXPECT_THAT(run.out, HasSubstr("Lyon"));
   EXPECT_THAT(run.out, HasSubstr("La gare"));
   EXPECT_EQ(std::ranges::count(run.out, '\n'), 5) << run.out;
+}
+
+TEST_F(ItemsTest, AFileOfNumPyIsACatalogue) {
+  const std::string ids = scratch_.Write(
+      "ids.npy", NumpyFile<int16_t>("<i2", "(2, 2)", {337, 2707, 338, -1}));
+  const ProgramRun run =
+      Run({"batch", "--items", "ids=" + ids},
+          R"({"prompt": "Where is the station?", "params": {"num_beams": 6, )"
+          R"("n": 6, "early_stopping": "never", "constraint": )"
+          R"({"items": "ids"}}})"
+          "\n");
+  ASSERT_EQ(run.exit_code, 0) << run.out << run.err;
+  std::set<std::string> found;
+  const json::value line = ParseLines(run.out).at(0);
+  for (const json::value& hypothesis : line.at("hypotheses").as_array()) {
+    found.insert(WriteJson(hypothesis.at("tokens").as_array().at(0)));
+  }
+  EXPECT_EQ(found, (std::set<std::string>{"337", "338"}));
 }
 
 TEST_F(ItemsTest, ARequestMayNameOneAndExcludeItems) {

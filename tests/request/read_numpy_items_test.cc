@@ -4,43 +4,21 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <cstring>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "base/status.h"
 #include "request/read_items.h"
+#include "tests/numpy_file.h"
 #include "tests/status_matchers.h"
 
 namespace espalier {
 namespace {
 
+using ::espalier::testing::NumpyFile;
 using ::testing::HasSubstr;
 constexpr int kVocab = 6000;
-
-// Returns a file as numpy.save writes it.
-template <typename T>
-std::string NumpyFile(const std::string& descr, const std::string& shape,
-                      const std::vector<T>& numbers,
-                      const std::string& order = "False", int version = 1) {
-  std::string header = "{'descr': '" + descr + "', 'fortran_order': " + order +
-                       ", 'shape': " + shape + ", }";
-  const size_t before = version == 1 ? 10 : 12;
-  while ((before + header.size() + 1) % 64 != 0) header += ' ';
-  header += '\n';
-  std::string file = "\x93NUMPY";
-  file += static_cast<char>(version);
-  file += '\0';
-  for (size_t i = 0; i < (version == 1 ? 2 : 4); ++i) {
-    file += static_cast<char>(header.size() >> (8 * i));
-  }
-  file += header;
-  const size_t begin = file.size();
-  file.resize(begin + numbers.size() * sizeof(T));
-  std::memcpy(file.data() + begin, numbers.data(), numbers.size() * sizeof(T));
-  return file;
-}
 
 std::vector<std::vector<TokenId>> ListsIn(const TokenLists& items) {
   std::vector<std::vector<TokenId>> lists;
@@ -142,6 +120,10 @@ TEST(ReadNumpyItemsTest, AFileThatIsCutOffOrChangedIsAnErrorOrOther) {
     EXPECT_NE(ErrorOf(file.substr(0, size)), "") << size;
   }
   EXPECT_NE(ErrorOf(file + "x"), "");
+  std::string version = file;
+  version[6] = 4;
+  EXPECT_EQ(ErrorOf(version),
+            "the version of the NumPy file must be 1, 2 or 3, got 4");
   std::mt19937 random(1);
   for (int i = 0; i < 20'000; ++i) {
     std::string changed = file;

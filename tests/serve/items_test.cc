@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <set>
 #include <string>
 #include <string_view>
@@ -9,11 +10,13 @@
 
 #include "base/json.h"
 #include "base/status.h"
+#include "tests/numpy_file.h"
 #include "tests/serve/server_fixture.h"
 
 namespace espalier::serve {
 namespace {
 
+using ::espalier::testing::NumpyFile;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::UnorderedElementsAre;
@@ -85,6 +88,21 @@ TEST_F(ItemsTest, ACallNamesACatalogueThatWasPut) {
   EXPECT_THAT(ErrorOf(none), HasSubstr("constraint.items must name a catalogue"
                                        ", of which there is none, got "
                                        "\"songs\""));
+}
+
+TEST_F(ItemsTest, ABodyMayBeAFileOfNumPy) {
+  Start({.allow_control = true});
+  const std::string file =
+      NumpyFile<int32_t>("<i4", "(3, 3)", {7, 8, -1, 7, 9, 10, 11, -1, -1});
+  const RawResponse put = Put("songs", file);
+  ASSERT_EQ(put.status, 200) << put.body;
+  EXPECT_THAT(ItemsOf(Send(CallOf(R"({"items": "songs"})"))),
+              UnorderedElementsAre("[7, 8]", "[7, 9, 10]", "[11]"));
+  const RawResponse cut = Put("songs", file.substr(0, file.size() - 1));
+  EXPECT_EQ(cut.status, 400);
+  EXPECT_THAT(ErrorOf(cut),
+              HasSubstr("must have 4 bytes for each number of `shape`, (3, 3), "
+                        "got 35 bytes"));
 }
 
 TEST_F(ItemsTest, RunningCallsKeepTheVersionThatIsReplaced) {

@@ -21,9 +21,8 @@ namespace espalier {
 // A Marian model drops spaces at the end of its texts, too. The bytes are those
 // before that.
 //   without     tokens that add nothing in addition, ascending
-//   num_tokens  ids of the vocabulary, those of a model; unset: the
-//   tokenizer's.
-//               Ids that the tokenizer lacks add nothing
+//   num_tokens  ids of the vocabulary, those of a model; unset: those of the
+//               tokenizer. Ids that the tokenizer lacks add nothing
 //   marks       tokens that add the byte that stands for them. Other tokens
 //               with this byte, which no text has, add nothing
 TokenVocabulary TokenBytesOf(const Tokenizer& tokenizer,

@@ -62,6 +62,25 @@ absl::StatusOr<std::string> LibraryDecode(const Processor& processor,
   return text;
 }
 
+// Returns those of ' ', '\t', '\r' and '\n' at which a run of unknown
+// characters ends. Normalization rules decide if they are spaces, and what the
+// vocabulary has decides if a space is unknown, too.
+absl::StatusOr<std::string> EndsOfRuns(const Processor& processor) {
+  constexpr std::string_view kUnknown = "\U0010FFFD";
+  std::string ends;
+  for (const char end : {' ', '\t', '\r', '\n'}) {
+    const std::string text = Concat(kUnknown, std::string(1, end), kUnknown);
+    std::vector<std::string> pieces;
+    RETURN_IF_ERROR(RunLibrary(
+        kBytesPerText, [&] { return processor.Encode(text, &pieces); }));
+    const auto is_run = [&](const std::string& piece) {
+      return piece.find(kUnknown) != std::string::npos;
+    };
+    if (std::ranges::count_if(pieces, is_run) > 1) ends += end;
+  }
+  return ends;
+}
+
 // A text that the library encodes in time that is not far from linear. Without
 // pieces for bytes it joins unknown characters one by one, each time copying
 // those before, which takes a run of them time quadratic in its length.
@@ -69,8 +88,9 @@ absl::Status CheckRuns(const Processor& processor, std::string_view text) {
   constexpr size_t kMostBytes = size_t{64} << 10;
   if (text.size() <= kMostBytes) return absl::OkStatus();
   if (processor.IsByte(processor.PieceToId("<0x61>"))) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::string ends, EndsOfRuns(processor));
   while (!text.empty()) {
-    const size_t size = std::min(text.find_first_of(" \t\r\n"), text.size());
+    const size_t size = std::min(text.find_first_of(ends), text.size());
     if (size > kMostBytes) {
       return InvalidArgument(
           "the text must have at most ", kMostBytes,

@@ -12,12 +12,15 @@
 #include "tests/scratch_directory.h"
 #include "tests/source_tree.h"
 #include "tests/status_matchers.h"
+#include "tests/text/fake_tokenizer_model.h"
 #include "text/prompt_template.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace espalier {
 namespace {
 
+using ::espalier::testing::FakeTokenizerModel;
+using ::espalier::testing::PieceType;
 using ::espalier::testing::ScratchDirectory;
 using ::espalier::testing::StatusIs;
 using ::testing::HasSubstr;
@@ -207,6 +210,28 @@ TEST_F(TranslatorTest, LongRunsOfUnknownCharactersAreRefused) {
   }
   EXPECT_OK(tokenizer->EncodeOutput(text).status());
   EXPECT_FALSE(tokenizer->EncodeOutput(run + run).ok());
+}
+
+// Without normalization rules, which make spaces of other characters.
+TEST(FakeTranslatorTest, RunsEndAtWhatTheModelTakesForASpace) {
+  std::string run;
+  while (run.size() + 3 <= 40'000) run += "\uE000";
+  FakeTokenizerModel model;
+  model.pieces = {{"<unk>", PieceType::kUnknown}, {"a"}};
+  for (const bool is_bpe : {false, true}) {
+    model.is_bpe = is_bpe;
+    for (const bool has_space : {false, true}) {
+      model.pieces.resize(2);
+      if (has_space) model.pieces.push_back({"\u2581"});
+      const auto tokenizer = model.Load().value();
+      EXPECT_EQ(tokenizer->Encode(run + " " + run).ok(), has_space);
+      for (const std::string end : {"\r", "\t", "\n"}) {
+        EXPECT_THAT(tokenizer->Encode(run + end + run),
+                    StatusIs(absl::StatusCode::kInvalidArgument,
+                             HasSubstr("got 79999")));
+      }
+    }
+  }
 }
 
 // Its output would have to be forced, also where a request names no template.

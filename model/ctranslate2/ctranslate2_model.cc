@@ -40,6 +40,8 @@ absl::StatusOr<CTranslate2Model> CTranslate2Model::Open(
     const std::string& directory) {
   ASSIGN_OR_RETURN(CTranslate2File file,
                    CTranslate2File::Open(directory + kFile));
+  // First: directories of other models have other files, too.
+  RETURN_IF_ERROR(Annotate(CheckSpecification(file), file.path()));
   const std::string config_path = directory + "/config.json";
   ASSIGN_OR_RETURN(const json::object options, ReadConfigObject(config_path));
   ASSIGN_OR_RETURN(const CTranslate2Vocabulary vocabulary,

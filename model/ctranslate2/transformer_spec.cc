@@ -48,7 +48,6 @@ class SpecReader {
       : variables_(variables), options_(options), vocabulary_(vocabulary) {}
 
   absl::StatusOr<TransformerSpec> Run() {
-    RETURN_IF_ERROR(CheckSpecification());
     RETURN_IF_ERROR(ReadSizes());
     ASSIGN_OR_RETURN(encoder_, ReadStack("encoder"));
     ASSIGN_OR_RETURN(decoder_, ReadStack("decoder"));
@@ -65,19 +64,6 @@ class SpecReader {
   static std::string BiasOf(std::string_view scope, int layer) {
     return Concat(scope, "/layer_", layer,
                   "/self_attention/relative_attention_bias");
-  }
-
-  absl::Status CheckSpecification() const {
-    const CTranslate2File& file = variables_.file();
-    if (file.specification() != "TransformerSpec") {
-      return InvalidArgument(
-          "is a CTranslate2 model of ", Shown(file.specification()),
-          ", which is not supported; TransformerSpec is, that of translators ",
-          "and other encoder-decoders");
-    }
-    if (file.revision() <= kMaxRevision) return absl::OkStatus();
-    return InvalidArgument("revision of TransformerSpec must be at most ",
-                           kMaxRevision, ", got ", file.revision());
   }
 
   // Rows and columns of a matrix.
@@ -259,7 +245,7 @@ class SpecReader {
            (spec_.starts_from_zero ? 1 : 0);
   }
 
-  // A head that is an alias of the embedding, or equal to it.
+  // True if the head is an alias of the embedding.
   bool IsTied() const {
     const CTranslate2File& file = variables_.file();
     const StoredTensor* const head = file.Find("decoder/projection/weight");
@@ -483,6 +469,18 @@ void TransformerSpec::Settle(TransformerConfig* to) const {
   to->positions = PositionKind::kLearned;
   to->position_offset = 0;
   to->token_without_position.reset();
+}
+
+absl::Status CheckSpecification(const CTranslate2File& file) {
+  if (file.specification() != "TransformerSpec") {
+    return InvalidArgument(
+        "is a CTranslate2 model of ", Shown(file.specification()),
+        ", which is not supported; TransformerSpec is, that of translators ",
+        "and other encoder-decoders");
+  }
+  if (file.revision() <= kMaxRevision) return absl::OkStatus();
+  return InvalidArgument("revision of TransformerSpec must be at most ",
+                         kMaxRevision, ", got ", file.revision());
 }
 
 absl::StatusOr<TransformerSpec> ReadTransformerSpec(

@@ -42,7 +42,12 @@ struct TransformerSpec {
   void Settle(TransformerConfig* to) const;
 };
 
+// Errors: kInvalidArgument naming the file's specification if it is not this
+// one, or a later revision.
+absl::Status CheckSpecification(const CTranslate2File& file);
+
 //   options  the config.json of the directory, which CTranslate2 writes
+// REQUIRES: CheckSpecification(variables.file()) is OK.
 // Errors: kInvalidArgument naming the variable or the field, and its value, if
 // it is missing, wrong or not supported.
 absl::StatusOr<TransformerSpec> ReadTransformerSpec(

@@ -296,6 +296,20 @@ TEST(CTranslate2ModelTest, WrongModelsAreRefusedByVariableAndValue) {
   }
 }
 
+// Their directories have a vocabulary.json alone.
+TEST(CTranslate2ModelTest, OtherSpecificationsAreRefusedBeforeTheirFiles) {
+  for (const std::string name : {"WhisperSpec", "TransformerDecoderSpec"}) {
+    ChangedModel model("bart");
+    std::filesystem::rename(model.files().path("shared_vocabulary.json"),
+                            model.files().path("vocabulary.json"));
+    model.files().Write("config.json", R"({"quantization_type": 1})");
+    model.content().specification = name;
+    EXPECT_THAT(
+        CTranslate2Model::Open(model.Write()).status(),
+        StatusIs(kBadModel, HasSubstr("is a CTranslate2 model of " + name)));
+  }
+}
+
 TEST(CTranslate2ModelTest, WrongFilesBesideItAreRefusedByNameAndValue) {
   struct Case {
     std::string file;

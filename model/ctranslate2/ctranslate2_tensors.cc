@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <optional>
 #include <span>
@@ -24,6 +25,21 @@ StoredTensor RowsOf(const StoredTensor& tensor, int64_t first,
   rows.shape[0] = num_rows;
   rows.data = tensor.data.subspan(first * row_bytes, num_rows * row_bytes);
   return rows;
+}
+
+// True if the tensors' numbers are the same bits.
+bool AreEqual(const StoredTensor& a, const StoredTensor& b) {
+  if (a.dtype != b.dtype || a.data.size() != b.data.size()) return false;
+  // Aliases share their data, which would take long to read.
+  return a.data.data() == b.data.data() ||
+         std::memcmp(a.data.data(), b.data.data(), a.data.size()) == 0;
+}
+
+bool AreEqual(const CTranslate2Variables::Matrix& a,
+              const CTranslate2Variables::Matrix& b) {
+  if (a.scale.has_value() != b.scale.has_value()) return false;
+  return AreEqual(a.weight, b.weight) &&
+         (!a.scale || AreEqual(*a.scale, *b.scale));
 }
 
 class TensorNamer {
@@ -187,7 +203,7 @@ class TensorNamer {
     const std::string target = "decoder/embeddings/weight";
     ASSIGN_OR_RETURN(const Matrix matrix, VocabularyMatrix(target));
     ASSIGN_OR_RETURN(const Matrix same, VocabularyMatrix(source));
-    if (!std::ranges::equal(matrix.weight.data, same.weight.data)) {
+    if (!AreEqual(matrix, same)) {
       return InvalidArgument("variable ", source, " must be ", target,
                              ": embeddings of the source other than those of "
                              "the target are not supported");

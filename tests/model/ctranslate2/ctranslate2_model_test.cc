@@ -181,6 +181,28 @@ TEST(CTranslate2ModelTest, CodesAreTheWeightsThatTheyStandFor) {
             FedLogits(numbers.Write(), WeightFormat::kInt8));
 }
 
+// Stores the source's embeddings, in place of an alias of the target's.
+void CopyEmbedding(CTranslate2Content* file) {
+  for (const std::string part : {"", "_scale"}) {
+    const std::string from = "decoder/embeddings/weight" + part;
+    const auto found =
+        std::ranges::find(file->variables, from, &CTranslate2Variable::name);
+    if (found == file->variables.end()) continue;
+    CTranslate2Variable copy = *found;
+    copy.name = "encoder/embeddings_0/weight" + part;
+    file->Erase(copy.name);
+    file->variables.push_back(copy);
+  }
+}
+
+TEST(CTranslate2ModelTest, EmbeddingsOfTheSourceMayBeStoredAgain) {
+  for (const std::string name : {"marian", "marian_int8"}) {
+    ChangedModel model(name);
+    CopyEmbedding(&model.content());
+    EXPECT_OK(CTranslate2Model::Open(model.Write()).status()) << name;
+  }
+}
+
 struct WrongCase {
   std::string_view model;
   std::string message;
@@ -189,6 +211,8 @@ struct WrongCase {
 
 TEST(CTranslate2ModelTest, WrongModelsAreRefusedByVariableAndValue) {
   const std::string ffn = "decoder/layer_1/ffn/linear_0/weight";
+  const std::string other_embedding =
+      "variable encoder/embeddings_0/weight must be decoder/embeddings/weight";
   const auto set = [](std::string name, auto value) {
     return
         [=](CTranslate2Content& file) { file.At(name).bytes = BytesOf(value); };
@@ -260,15 +284,23 @@ TEST(CTranslate2ModelTest, WrongModelsAreRefusedByVariableAndValue) {
        [ffn](auto& file) {
          std::fill_n(file.At(ffn + "_scale").bytes.begin(), 4, '\0');
        }},
-      {"marian",
-       "variable encoder/embeddings_0/weight must be "
-       "decoder/embeddings/weight",
+      {"marian", other_embedding,
        [](auto& file) {
-         CTranslate2Variable other = file.At("decoder/embeddings/weight");
-         other.name = "encoder/embeddings_0/weight";
-         other.bytes[0] ^= 1;
-         file.Erase(other.name);
-         file.variables.push_back(other);
+         CopyEmbedding(&file);
+         file.At("encoder/embeddings_0/weight").bytes[0] ^= 1;
+       }},
+      {"marian_int8", other_embedding,
+       [](auto& file) {
+         CopyEmbedding(&file);
+         file.At("encoder/embeddings_0/weight_scale").bytes[0] ^= 1;
+       }},
+      {"marian", other_embedding,
+       [](auto& file) {
+         CTranslate2Variable& table = file.At("decoder/embeddings/weight");
+         table.bytes.resize(table.bytes.size() / 2);
+         table.type = 4;
+         CopyEmbedding(&file);
+         file.At("encoder/embeddings_0/weight").type = 5;
        }},
       {"t5", "decoder/scale_outputs must be 1 or 1 / the root of 16, got 2",
        set("decoder/scale_outputs", 2.0f)},

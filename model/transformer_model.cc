@@ -127,9 +127,26 @@ absl::Status CheckCache(const std::string& directory,
       .status();
 }
 
+// True if the input is what the model's encoder reads: tokens in range, or
+// features of its shape.
+bool IsInputSound(const EncoderInput& input, const ModelDescription& model) {
+  const EncoderDescription& encoder = *model.encoder;
+  const FeatureMatrix* const features = input.features();
+  if ((features != nullptr) != encoder.features.has_value()) return false;
+  if (features == nullptr) {
+    return input.length() <= encoder.max_source_tokens &&
+           std::ranges::all_of(input.tokens(), [&](TokenId token) {
+             return token >= 0 && token < model.vocab_size;
+           });
+  }
+  return features->shape == *encoder.features &&
+         input.length() == encoder.max_source_tokens;
+}
+
 // True if each row has a source or, without an encoder, none has; and if the
-// sources' tokens and pages are in range.
+// sources' inputs and pages are in range.
 bool AreSourcesSound(const StepPlan& plan, const ModelDescription& model) {
+  if (!model.encoder && !plan.sources.empty()) return false;
   for (size_t i = 0; i < plan.rows.size(); ++i) {
     if ((plan.source_of(i) != nullptr) != model.encoder.has_value()) {
       return false;
@@ -140,10 +157,7 @@ bool AreSourcesSound(const StepPlan& plan, const ModelDescription& model) {
     return (source.num_rows == 1 || !source.is_read()) &&
            source.num_stored >= 0 && source.num_stored <= length &&
            std::ssize(*source.pages) == NumPages(length, model.page_size) &&
-           std::ranges::all_of(source.input->tokens(),
-                               [&](TokenId token) {
-                                 return token >= 0 && token < model.vocab_size;
-                               }) &&
+           IsInputSound(*source.input, model) &&
            std::ranges::all_of(*source.pages, [&](PageId page) {
              return page.value >= 0 && page.value < model.num_pages;
            });

@@ -17,6 +17,7 @@
 #include "model/transformer_config.h"
 #include "model/transformer_features.h"
 #include "model/transformer_model.h"
+#include "tests/family_models.h"
 #include "tests/model/feeder.h"
 #include "tests/model/stored_values.h"
 #include "tests/scratch_directory.h"
@@ -27,6 +28,7 @@
 namespace espalier {
 namespace {
 
+using ::espalier::testing::FamilyPath;
 using ::espalier::testing::FeedAlone;
 using ::espalier::testing::Feeder;
 using ::espalier::testing::InputOf;
@@ -144,6 +146,39 @@ TEST_P(WhisperTest, DescribesItself) {
   EXPECT_EQ(encoder.features->num_cols, config.encoder->num_mel_bins);
   EXPECT_EQ(encoder.decoder_prompt, std::vector<TokenId>{3});
   EXPECT_EQ(model->description().max_context, 40);
+}
+
+TEST(WhisperPlanTest, SourcesAreWhatTheEncoderReads) {
+#ifdef NDEBUG
+  GTEST_SKIP() << "only debug builds check the sources of plans";
+#else
+  const auto speech = LoadWhisper("whisper", 16);
+  const auto text = *TransformerModel::Load(
+      FamilyPath("bart"), {.kv_cache_bytes = 8 << 20}, MakePool(1));
+  const auto refuses = [](TransformerModel* model, const EncoderInput& input) {
+    const auto source = std::make_shared<const EncoderInput>(input);
+    EXPECT_DEATH(FeedAlone(model, {3}, 1, source), "a plan of 1 rows");
+  };
+  const EncoderDescription& encoder = *speech->description().encoder;
+  const auto features = [](FeatureShape shape, int length) {
+    const size_t size = size_t(shape.num_rows) * shape.num_cols;
+    return EncoderInput(
+        std::make_shared<const FeatureMatrix>(
+            FeatureMatrix{.shape = shape, .values = std::vector<float>(size)}),
+        length);
+  };
+  const FeatureShape shape = *encoder.features;
+  const int length = encoder.max_source_tokens;
+  FeedAlone(speech.get(), {3}, 1,
+            std::make_shared<const EncoderInput>(features(shape, length)));
+  refuses(speech.get(), EncoderInput({5, 6, 7}));
+  refuses(speech.get(), features(shape, length - 1));
+  refuses(speech.get(), features({shape.num_rows - 2, shape.num_cols}, length));
+  refuses(speech.get(), features({shape.num_cols, shape.num_rows}, length));
+  refuses(text.get(), features(shape, length));
+  const int most = text->description().encoder->max_source_tokens;
+  refuses(text.get(), EncoderInput(std::vector<TokenId>(most + 1, 5)));
+#endif
 }
 
 // The configuration with one field changed, or without it if `value` is empty.

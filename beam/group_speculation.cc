@@ -48,7 +48,9 @@ GroupSpeculation::GroupSpeculation(const Request* request,
 
 int GroupSpeculation::NumWaitsToDraft() const {
   const bool is_by_model = drafts_.is_by_model();
-  if (is_by_model && !is_beam_search()) return 0;
+  if (is_by_model && !is_beam_search() && strategy().supports_late_drafts()) {
+    return 0;
+  }
   return (CanRunAhead(strategy(), *writer_->params()) ? 1 : 0) +
          (is_by_model ? 1 : 0);
 }
@@ -107,7 +109,7 @@ absl::StatusOr<bool> GroupSpeculation::Plan(const DraftRoom& room,
     return true;
   }
   if (auto drafts = choice.Tokens(); !drafts.empty()) {
-    RETURN_IF_ERROR(PlanDrafts(drafts, drafts_.num_tokens(), plan));
+    RETURN_IF_ERROR(PlanDrafts(drafts, drafts_.max_draft_tokens(), plan));
     in_flight_.Feed(std::move(drafts));
     return true;
   }
@@ -132,6 +134,7 @@ absl::Status GroupSpeculation::PlanDrafts(
   PlanSelection& selection = plan->selections.emplace_back(
       writer_->SelectFrom(first_logits, *search_, *pages_));
   SampleDrafts& verified = selection.EditDraws().drafts;
+  verified.logits = drafts_.Logits(drafts);
   verified.max_tokens = max_draft_tokens;
   strategy().DescribeDrafts(std::move(drafts), &selection);
   drafts_.OnPlan(/*verifies=*/true);

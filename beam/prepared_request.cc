@@ -38,11 +38,20 @@ bool MayDraftForBeams(const PreparedRequest& prepared) {
          GroupDrafts::MayPay(params);
 }
 
-// True if what its constraint forces is drafted, if it has one: also in place
-// of a draft model's drafts, most of which may not follow.
+// True if what its constraint forces is drafted, if it has one. A draft model
+// drafts tokens that may follow by itself.
 bool DraftsForced(const GenerationParams& params) {
-  return !IsBeamSearch(params) &&
-         params.speculate->method != SpeculationMethod::kNone;
+  if (IsBeamSearch(params)) return false;
+  switch (params.speculate->method) {
+    case SpeculationMethod::kNgram:
+    case SpeculationMethod::kSuffix:
+    case SpeculationMethod::kConstraint:
+      return true;
+    case SpeculationMethod::kNone:
+    case SpeculationMethod::kDraft:
+      return false;
+  }
+  return false;
 }
 
 // Returns the largest number of steps that one result decides, with drafts.

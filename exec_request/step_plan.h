@@ -440,8 +440,8 @@ struct DraftSequence {
   // Sampling parameters of the request.
   std::shared_ptr<const SelectionParams> params;
   // The rows of this step that verify the draft; otherwise a later plan does:
-  // for a beam, because the paths that the draft model takes decide how many
-  // rows there are.
+  // for a beam, and for a sample with a constraint, whose legal tokens depend
+  // on the draft.
   DraftTarget verified_by = {};
   // As SampleDrafts::verified_before. `generated` ends before that draft; the
   // new draft begins where verification of that draft ends.

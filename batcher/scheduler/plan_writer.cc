@@ -63,11 +63,11 @@ void StepBudget::TakeDrafts(int num_drafted, int num_draft_logits,
 }
 
 void StepBudget::TakeRequested(std::span<const DraftSequence> requested,
-                               int64_t num_pages) {
+                               int num_logits_per_token, int64_t num_pages) {
   drafts.num_pages -= num_pages;
   for (const DraftSequence& sequence : requested) {
     drafts.num_tokens -= sequence.num_tokens;
-    drafts.num_logits -= sequence.num_tokens;
+    drafts.num_logits -= sequence.num_tokens * num_logits_per_token;
   }
 }
 
@@ -225,6 +225,7 @@ void PlanWriter::PlanDrafting(RunningGroup& running, StepPlan* plan) {
         num_draft_pages);
   } else if (plan->drafting.size() > first_drafting) {
     budget_.TakeRequested(std::span(plan->drafting).subspan(first_drafting),
+                          group.num_logits_per_draft_token(),
                           group.num_asked_pages());
   }
 }

@@ -46,10 +46,10 @@ struct StepBudget {
 
   // Subtract: drafts of one group that the step verifies, whose tokens are
   // subtracted already; and drafts that it requests of a draft model for later
-  // verification.
+  // verification, each token with `num_logits_per_token` rows.
   void TakeDrafts(int num_drafted, int num_draft_logits, int64_t num_pages);
   void TakeRequested(std::span<const DraftSequence> requested,
-                     int64_t num_pages);
+                     int num_logits_per_token, int64_t num_pages);
 };
 
 class PlanWriter {

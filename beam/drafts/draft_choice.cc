@@ -27,7 +27,10 @@ bool DraftChoice::HasToAsk() const {
                              [](int count) { return count > 0; });
 }
 
-bool DraftChoice::DraftsBeforeStep() const { return !is_beam_search(); }
+bool DraftChoice::DraftsBeforeStep() const {
+  // With a constraint, the tokens that may follow depend on the drafts.
+  return !is_beam_search() && strategy_.supports_late_drafts();
+}
 
 int DraftChoice::MaxTokensToAsk(int rank) const {
   // The draft model does not feed the last drafted token.
@@ -89,20 +92,22 @@ int DraftChoice::NumAhead(const DraftsInFlight& in_flight) const {
 }
 
 std::vector<std::vector<TokenId>> DraftChoice::Tokens() const {
-  if (room_.num_tokens < 1 || is_beam_search() || !drafts_.reads_history()) {
-    return {};
-  }
+  if (room_.num_tokens < 1 || is_beam_search()) return {};
   std::vector<int> max_tokens;
   for (int rank = 0; rank < num_sequences(); ++rank) {
     max_tokens.push_back(strategy_.max_draft_tokens(rank));
   }
-  std::vector<std::vector<TokenId>> drafts =
-      strategy_.CutDrafts(drafts_.Draft(max_tokens, room_.num_tokens));
+  std::vector<std::vector<TokenId>> drafts = strategy_.CutDrafts(
+      drafts_.Draft(max_tokens, room_.num_tokens), drafts_.are_drawn());
   std::vector<int> num_tokens(num_sequences(), 1);
   const int64_t num_pages = pages_.NumPagesToAppend(num_tokens);
   int num_drafted = 0;
   for (size_t rank = 0; rank < drafts.size(); ++rank) {
-    num_tokens[rank] += static_cast<int>(drafts[rank].size());
+    // Verification must not depend on the sampled tokens.
+    num_tokens[rank] +=
+        drafts_.are_drawn()
+            ? std::min(drafts_.max_draft_tokens(), max_tokens[rank])
+            : static_cast<int>(drafts[rank].size());
     num_drafted += static_cast<int>(drafts[rank].size());
   }
   const bool fits =

@@ -42,8 +42,7 @@ GroupDrafts::GroupDrafts(const GenerationParams& params, bool supports_drafts,
   if (IsBeamSearch(params)) rows_per_token_ = NumSequences(params);
   rows_at_first_ = rows_per_token_;
   if (!MayPay(params)) return;
-  is_by_model_ = params.speculate->method == SpeculationMethod::kDraft &&
-                 drafter == nullptr;
+  is_by_model_ = params.speculate->method == SpeculationMethod::kDraft;
   drafts_count_ = params.speculate->mode == SpeculationMode::kRejection &&
                   DrawsAtRandom(params);
   if (drafter != nullptr) drafters_.push_back(std::move(drafter));
@@ -59,10 +58,26 @@ bool GroupDrafts::MayPay(const GenerationParams& params) {
   return BestDraftLength(kAlwaysAccepted, {.row = kRowCost * num_rows}) > 0;
 }
 
+int GroupDrafts::max_asked_tokens() const {
+  int count = 0;
+  for (const RequestedDraft& asked : asked_) {
+    count = std::max(count, asked.num_tokens);
+  }
+  return count;
+}
+
 absl::Status GroupDrafts::Validate(std::span<const DraftedTokens> drafts,
                                    int vocab_size) const {
   for (size_t i = 0; i < asked_.size(); ++i) {
-    for (const DraftPath& path : drafts[i].paths) {
+    const DraftedTokens& draft = drafts[i];
+    const size_t num_logits =
+        are_drawn() ? draft.tokens.size() * vocab_size : 0;
+    if (!draft.logits.empty() && draft.logits.size() != num_logits) {
+      return Internal("a step drafted ", draft.tokens.size(), " tokens with ",
+                      draft.logits.size(), " logits");
+    }
+    RETURN_IF_ERROR(ValidateTokens(draft.tokens, asked_[i], vocab_size));
+    for (const DraftPath& path : draft.paths) {
       RETURN_IF_ERROR(ValidateTokens(path.tokens, asked_[i], vocab_size));
     }
   }
@@ -70,8 +85,9 @@ absl::Status GroupDrafts::Validate(std::span<const DraftedTokens> drafts,
 }
 
 void GroupDrafts::Take(std::span<DraftedTokens> drafts) {
-  const bool has_drafts = std::ranges::any_of(
-      drafts, [](const auto& draft) { return !draft.paths.empty(); });
+  const bool has_drafts = std::ranges::any_of(drafts, [](const auto& draft) {
+    return !draft.tokens.empty() || !draft.paths.empty();
+  });
   const bool is_behind = std::ranges::any_of(drafts, &DraftedTokens::is_behind);
   is_counted_ = !has_drafts || is_behind;
   if (is_counted_) CountAnswer(!is_behind);
@@ -89,7 +105,7 @@ void GroupDrafts::EndAnswer(bool verifies) {
     num_empty_answers_ = std::min(num_empty_answers_, kMaxUnverified);
     CountAnswer(!verifies);
   }
-  ready_.clear();
+  ready_.clear();  // and its logits
   state_ = State::kIdle;
 }
 
@@ -110,7 +126,12 @@ std::vector<std::vector<TokenId>> GroupDrafts::Draft(
   for (size_t rank = 0; rank < max_tokens.size(); ++rank) {
     const int count = std::min({num_tokens_, max_tokens[rank], num_tokens});
     if (count <= 0) continue;
-    drafters_[rank]->Draft(count, &drafts[rank]);
+    if (!is_by_model_) {
+      drafters_[rank]->Draft(count, &drafts[rank]);
+    } else if (has_answer() && rank < ready_.size()) {
+      drafts[rank] = ready_[rank].tokens;
+      if (std::ssize(drafts[rank]) > count) drafts[rank].resize(count);
+    }
     num_tokens -= static_cast<int>(drafts[rank].size());
   }
   return drafts;
@@ -134,6 +155,18 @@ std::vector<BeamPath> GroupDrafts::DraftPaths(int num_beams,
     }
   }
   return paths;
+}
+
+std::vector<DraftLogits> GroupDrafts::Logits(
+    std::span<const std::vector<TokenId>> drafts) const {
+  if (!are_drawn() || !has_answer()) return {};
+  std::vector<DraftLogits> logits(drafts.size());
+  for (size_t rank = 0; rank < drafts.size(); ++rank) {
+    if (drafts[rank].empty()) continue;
+    if (ready_[rank].logits.empty()) return {};
+    logits[rank] = ready_[rank].logits;
+  }
+  return logits;
 }
 
 void GroupDrafts::Record(std::span<const int> num_drafted,

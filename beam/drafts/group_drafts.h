@@ -4,14 +4,14 @@
 // model. The group (beam/sequence_group.h) feeds the drafts and has them
 // verified.
 //
-//   from history                       from a draft model, for beams
+//   from history                       from a draft model
 //   Draft(...)    for the next step    OnAsk(...)   -> StepPlan::drafting
 //                                      Take(...)    <- StepResult::drafts
 //                                      Draft(...)   for the next step
 //   Record, Advance                    Record, Advance
 //
-// A draft model drafts for samples in the step that verifies them. These drafts
-// are never here, only their numbers: OnMadeInStep, Record.
+// Drafts that are made in the step that verifies them are never here, only
+// their numbers: OnMadeInStep, Record.
 //
 // The beams of a search are drafted together. From history each beam has one
 // chain, and from a draft model the paths that its own search takes. A step
@@ -137,6 +137,11 @@ class GroupDrafts {
     state_ = State::kRequested;
     asked_ = std::move(asked);
   }
+  // Largest draft length in the next step (SampleDrafts::max_tokens).
+  int max_draft_tokens() const {
+    return are_drawn() ? std::min(num_tokens_, max_asked_tokens())
+                       : num_tokens_;
+  }
   // Checks that `drafts` match the request, in its order. Errors: kInternal if
   // they do not; they come from the executor.
   absl::Status Validate(std::span<const DraftedTokens> drafts,
@@ -144,8 +149,7 @@ class GroupDrafts {
   // Stores the drafts. REQUIRES: Validate.
   void Take(std::span<DraftedTokens> drafts);
 
-  // Returns the tokens to feed after the last one of each sequence. REQUIRES:
-  // reads_history().
+  // Returns the tokens to feed after the last one of each sequence.
   //   max_tokens  [sequences]  limit of each, by rank
   //   num_tokens  limit of all together
   std::vector<std::vector<TokenId>> Draft(std::span<const int> max_tokens,
@@ -153,8 +157,13 @@ class GroupDrafts {
   // Returns paths that beams may take, each of at most `max_tokens` tokens.
   //   num_beams  live beams
   std::vector<BeamPath> DraftPaths(int num_beams, int max_tokens) const;
+  // Returns the logits that `drafts` were sampled from (SampleDrafts::logits);
+  // none if they were not sampled, or came without logits.
+  // REQUIRES: Draft returned the drafts, before truncation at their ends.
+  std::vector<DraftLogits> Logits(
+      std::span<const std::vector<TokenId>> drafts) const;
   // Called when the step is planned, with drafts to verify or without. Releases
-  // a draft model's drafts.
+  // a draft model's drafts and their logits; only the plan holds them then.
   void OnPlan(bool verifies) {
     if (state_ == State::kReady) EndAnswer(verifies);
   }
@@ -193,6 +202,7 @@ class GroupDrafts {
  private:
   enum class State { kIdle, kRequested, kReady };  // drafts of a draft model
 
+  int max_asked_tokens() const;  // per sequence
   // Count a reply of a draft model, and a step's result.
   void CountAnswer(bool is_empty);
   void EndAnswer(bool verifies);

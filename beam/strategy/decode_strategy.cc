@@ -45,7 +45,7 @@ int DecodeStrategy::max_draft_tokens(int) const {
 }
 
 std::vector<std::vector<TokenId>> DecodeStrategy::CutDrafts(
-    std::vector<std::vector<TokenId>> drafts) const {
+    std::vector<std::vector<TokenId>> drafts, bool) const {
   CHECK(supports_drafts()) << "the strategy verifies no drafts";
   return drafts;
 }

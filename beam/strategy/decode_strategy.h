@@ -99,16 +99,20 @@ class DecodeStrategy {
 
   // True if drafts of its sequences can be verified. Constant.
   virtual bool supports_drafts() const { return false; }
+  // True if a step that verifies drafts can be described by their lengths
+  // alone, before the drafts are known. Constant.
+  virtual bool supports_late_drafts() const { return false; }
   // Returns the largest draft length for the live sequence of a rank. It is
   // smaller than the number of tokens left to generate, because a step adds one
   // more.
   // REQUIRES: supports_drafts().
   virtual int max_draft_tokens(int rank) const;
-  // Truncates each draft, by rank, before a token that ends its sequence or may
-  // not follow.
+  // Truncates each draft, by rank, at a token that ends its sequence or may not
+  // follow: before the token, or after it if the drafts were sampled, because
+  // verification must not depend on the sampled tokens.
   // REQUIRES: supports_drafts(), and a step has a result.
   virtual std::vector<std::vector<TokenId>> CutDrafts(
-      std::vector<std::vector<TokenId>> drafts) const;
+      std::vector<std::vector<TokenId>> drafts, bool are_drawn) const;
   // Adds `drafts`, truncated by CutDrafts, to `*selection`, which
   // DescribeSelection has set.
   virtual void DescribeDrafts(std::vector<std::vector<TokenId>> drafts,

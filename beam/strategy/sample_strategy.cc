@@ -52,16 +52,22 @@ int SampleStrategy::max_draft_tokens(int rank) const {
 }
 
 std::vector<std::vector<TokenId>> SampleStrategy::CutDrafts(
-    std::vector<std::vector<TokenId>> drafts) const {
+    std::vector<std::vector<TokenId>> drafts, bool are_drawn) const {
   CHECK(is_forked_) << "samples have one row before the first step";
   for (size_t rank = 0; rank < live_.size(); ++rank) {
-    drafts[rank].resize(LengthOfDraft(samples_[live_[rank]], drafts[rank]));
+    // The end of a drawn draft must not depend on its tokens, so its lists are
+    // made however long they take.
+    const size_t length = LengthOfDraft(samples_[live_[rank]], drafts[rank],
+                                        /*makes_lists=*/are_drawn);
+    if (length == drafts[rank].size()) continue;
+    drafts[rank].resize(are_drawn ? length + 1 : length);
   }
   return drafts;
 }
 
 size_t SampleStrategy::LengthOfDraft(const Sample& sample,
-                                     std::span<const TokenId> draft) const {
+                                     std::span<const TokenId> draft,
+                                     bool makes_lists) const {
   if (!stopping_criteria_.restricts()) {
     return LengthToEnd(draft, stopping_criteria_.token_ids(),
                        /*keeps_end=*/false);
@@ -70,7 +76,7 @@ size_t SampleStrategy::LengthOfDraft(const Sample& sample,
   for (size_t i = 0; i < draft.size(); ++i) {
     if (!stopping_criteria_.MayFollow(draft[i], progress) ||
         stopping_criteria_.Feed(draft[i], &progress).hit.has_value() ||
-        !stopping_criteria_.TryList(progress)) {
+        (!makes_lists && !stopping_criteria_.TryList(progress))) {
       return i;
     }
   }
@@ -82,8 +88,9 @@ void SampleStrategy::DescribeDrafts(std::vector<std::vector<TokenId>> drafts,
   if (stopping_criteria_.restricts()) {
     selection->allowed.clear();
     selection->places.clear();
+    const bool by_tables = selection->params->constraint.has_value();
     const auto add_row = [&](const StoppingCriteria::Progress& progress) {
-      if (selection->params->constraint.has_value()) {
+      if (by_tables) {
         selection->places.push_back(StoppingCriteria::PlaceOf(progress));
       } else {
         selection->allowed.push_back(
@@ -93,9 +100,17 @@ void SampleStrategy::DescribeDrafts(std::vector<std::vector<TokenId>> drafts,
     for (size_t rank = 0; rank < live_.size(); ++rank) {
       StoppingCriteria::Progress progress = samples_[live_[rank]].progress;
       add_row(progress);
-      for (const TokenId token : drafts[rank]) {
-        stopping_criteria_.Feed(token, &progress);
-        add_row(progress);
+      const size_t length = LengthOfDraft(samples_[live_[rank]], drafts[rank],
+                                          /*makes_lists=*/true);
+      for (size_t i = 0; i < drafts[rank].size(); ++i) {
+        if (i < length) {
+          stopping_criteria_.Feed(drafts[rank][i], &progress);
+          add_row(progress);
+        } else if (by_tables) {  // nothing may follow the truncated draft
+          selection->places.emplace_back();
+        } else {
+          selection->allowed.emplace_back();
+        }
       }
     }
   }

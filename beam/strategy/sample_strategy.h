@@ -54,9 +54,12 @@ class SampleStrategy final : public DecodeStrategy {
     return stopping_criteria_.ends_by_state();
   }
   bool supports_drafts() const override { return true; }
+  bool supports_late_drafts() const override {
+    return !stopping_criteria_.restricts();
+  }
   int max_draft_tokens(int rank) const override;
   std::vector<std::vector<TokenId>> CutDrafts(
-      std::vector<std::vector<TokenId>> drafts) const override;
+      std::vector<std::vector<TokenId>> drafts, bool are_drawn) const override;
   void DescribeDrafts(std::vector<std::vector<TokenId>> drafts,
                       PlanSelection* selection) const override;
   absl::Status Advance(const SelectionResult& result,
@@ -92,9 +95,11 @@ class SampleStrategy final : public DecodeStrategy {
   // Returns the number of tokens that a live sample has generated.
   int NumGenerated(int sample) const { return samples_[sample].length; }
   // Returns the number of tokens of a draft before one that ends the sample or
-  // may not follow, or after which the list of legal tokens takes long.
-  size_t LengthOfDraft(const Sample& sample,
-                       std::span<const TokenId> draft) const;
+  // may not follow.
+  //   makes_lists  false: also before one after which the list of legal tokens
+  //                takes long
+  size_t LengthOfDraft(const Sample& sample, std::span<const TokenId> draft,
+                       bool makes_lists) const;
   // Returns the error for `drawn`, which is no token. With several samples it
   // has no token count, because drafts determine which sample fails first.
   absl::Status NoToken(TokenId drawn, int sample_idx) const;

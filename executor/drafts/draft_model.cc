@@ -236,6 +236,7 @@ absl::Status DraftModel::SampleDrafts(Work* work, StepPlan* step,
   std::vector<Drafting*> unread;  // placed last in the run
   for (Drafting& drafting : work->samples) {
     if (!CanSample(*drafting.asked)) continue;
+    if (may_pend_ && drafting.asked->verified_by.plan_row < 0) continue;
     if (drafting.is_unread()) {
       if (may_pend_ && !drafting.is_too_long) unread.push_back(&drafting);
       continue;

@@ -97,8 +97,9 @@ class DraftModel {
   void ForgetEnded(std::span<const RequestId> ended);
 
   // Drops plan.ended, then drafts for each of plan.drafting, in its order. With
-  // `may_pend`, drafts of samples may be pending in the result
-  // (DraftedTokens::pending).
+  // `may_pend`, drafts that the plan itself verifies may be pending in the
+  // result (DraftedTokens::pending), and the sampler draws no others, because
+  // its stream may run the plan meanwhile.
   // Errors: the model's; kCancelled if plan.stop was requested. Throws
   // std::bad_alloc. After an error or exception all sequences of the plan's
   // requests are dropped.

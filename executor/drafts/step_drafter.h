@@ -8,7 +8,7 @@
 //   drafter.DraftForLater(&drafts);  // what a later plan verifies
 //   drafter.End(&drafts, &result);   // the result of the planner's plan
 //
-// A later plan verifies the drafts of beams.
+// A later plan verifies the drafts of beams, and of samples with a constraint.
 //
 // Rows ahead (SampleDrafts::is_ahead) are completed in Begin() (rows_ahead.h).
 // This needs the results of earlier plans, except on a device that feeds the

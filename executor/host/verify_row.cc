@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 
 #include "kernels/verify/verify.h"
 
@@ -31,6 +32,12 @@ class LogitsRows {
         asked.allowed = &selection.allowed[first_ - selection.first_logits + i];
       }
       edits_.push_back(edits.OfRow(asked, &storage_[i]));
+      if (!draws_.drafts.logits.empty()) {
+        // The draft model sampled without the list of allowed tokens.
+        asked.allowed = nullptr;
+        draft_edits_.push_back(
+            edits.OfRow(asked, &draft_storage_.emplace_back()));
+      }
       if (has_history && i < drafts.size()) history.push_back(drafts[i]);
     }
   }
@@ -44,7 +51,7 @@ class LogitsRows {
   std::vector<VerifyRow> Draft() const {
     if (draws_.drafts.logits.empty()) return {};
     return RowsOf(draws_.drafts.logits[row_].values(),
-                  std::span(edits_).first(edits_.size() - 1));
+                  std::span(draft_edits_).first(edits_.size() - 1));
   }
 
  private:
@@ -78,6 +85,9 @@ class LogitsRows {
   const int vocab_size_;
   std::vector<std::vector<TokenEdit>> storage_;
   std::vector<ScoreEdits::View> edits_;
+  // One entry per drafted token and one more; empty if drafts have no logits.
+  std::deque<std::vector<TokenEdit>> draft_storage_;
+  std::vector<ScoreEdits::View> draft_edits_;
 };
 
 }  // namespace

@@ -221,30 +221,61 @@ Request Drafted(Request request) {
   return request;
 }
 
+// Samples with a constraint, so that a later plan verifies their drafts.
+Request ConstrainedDrafts(SpeculationMode mode) {
+  Request request = Drafted(Samples());
+  request.params.speculate->mode = mode;
+  request.params.allowed_sequences.emplace().push_back(
+      std::vector<int64_t>(request.params.max_new_tokens.value(), 1));
+  return request;
+}
+
 // A bad result for a sequence with requested drafts.
 struct BadDraft {
   std::string name;
+  Request request;
   std::function<void(const DraftSequence&, DraftedTokens*)> spoil;
   std::string message;
 };
 
+void DraftTooMany(const DraftSequence& asked, DraftedTokens* draft) {
+  draft->tokens.resize(asked.num_tokens + 1, 1);
+}
+void DraftFarTooMany(const DraftSequence&, DraftedTokens* draft) {
+  draft->tokens.resize(1000, 1);
+}
 void SearchTooFar(const DraftSequence& asked, DraftedTokens* draft) {
   draft->paths.push_back({});
   draft->paths.back().tokens.resize(asked.num_tokens + 1, 1);
+}
+void DraftUnknown(const DraftSequence&, DraftedTokens* draft) {
+  draft->tokens.assign(1, 11);
+}
+void DraftNegative(const DraftSequence&, DraftedTokens* draft) {
+  draft->tokens.assign(1, -1);
 }
 void SearchUnknown(const DraftSequence&, DraftedTokens* draft) {
   draft->paths.push_back({});
   draft->paths.back().tokens.assign(1, 11);
 }
-void SearchNegative(const DraftSequence&, DraftedTokens* draft) {
-  draft->paths.push_back({});
-  draft->paths.back().tokens.assign(1, -1);
+void AddLogits(const DraftSequence&, DraftedTokens* draft) {
+  draft->tokens.assign(1, 1);
+  draft->logits = DraftLogits(std::vector<float>(2 * 11));
 }
 
 std::vector<BadDraft> BadDrafts() {
-  return {{"PathTooLong", SearchTooFar, "which asked for"},
-          {"PathUnknown", SearchUnknown, "drafted token 11 of 11"},
-          {"PathNegative", SearchNegative, "drafted token -1 of 11"}};
+  const Request samples = ConstrainedDrafts(SpeculationMode::kCoupled);
+  const Request drawn = ConstrainedDrafts(SpeculationMode::kRejection);
+  const Request beams = Drafted(Beams());
+  return {{"TooMany", samples, DraftTooMany, "which asked for"},
+          {"FarTooMany", samples, DraftFarTooMany, "which asked for"},
+          {"TooManyOfBeams", beams, DraftTooMany, "which asked for"},
+          {"PathTooLong", beams, SearchTooFar, "which asked for"},
+          {"TokenUnknown", samples, DraftUnknown, "drafted token 11 of 11"},
+          {"TokenNegative", samples, DraftNegative, "drafted token -1 of 11"},
+          {"PathUnknown", beams, SearchUnknown, "drafted token 11 of 11"},
+          {"LogitsOfNone", samples, AddLogits, "1 tokens with 22 logits"},
+          {"LogitsOfOthers", drawn, AddLogits, "1 tokens with 22 logits"}};
 }
 
 class BadDraftsTest : public ::testing::Test {
@@ -290,7 +321,7 @@ class BadDraftsTest : public ::testing::Test {
 TEST_F(BadDraftsTest, EndTheirRequestAndNoOther) {
   for (const BadDraft& bad : BadDrafts()) {
     SCOPED_TRACE(bad.name);
-    Run(Drafted(Beams()),
+    Run(bad.request,
         [&](std::span<const DraftSequence> later, StepResult* result) {
           ASSERT_EQ(result->drafts.size(), later.size());
           for (size_t i = 0; i < later.size(); ++i) {

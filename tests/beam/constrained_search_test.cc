@@ -526,10 +526,11 @@ TEST(ConstrainedSearchTest, PlacesAreThoseOfTheLists) {
   GroupSearch sample(request, *MakeSelectionParams(request.params), constraint,
                      nullptr);
   ASSERT_OK(sample.Advance({.candidates = {{0, kD, -1.0f}}}, nullptr));
-  expect_places([&](PlanSelection* selection) {
+  const PlanSelection drafted = expect_places([&](PlanSelection* selection) {
     sample.strategy().DescribeSelection(selection);
-    sample.strategy().DescribeDrafts({{kD, kA, kB, kC}}, selection);
+    sample.strategy().DescribeDrafts({{kD, kA, kC, kB}}, selection);
   });
+  EXPECT_EQ(drafted.places[3], ConstraintPlace());
 }
 
 // After "b" a list is needed that is beyond the memory.

@@ -112,19 +112,18 @@ TEST(StepBudgetTest, DraftsTakeWhatTheirStepHasNotCounted) {
     EXPECT_EQ(budget.num_tokens, 50);
     EXPECT_EQ(budget.num_logits, 60 - num_verified * (per_token - 1));
     std::vector<DraftSequence> requested(random() % 4);
-    int num_requested = 0;
+    int num_drafts = num_verified;
     for (DraftSequence& sequence : requested) {
       sequence.num_tokens = random() % 5;
-      num_requested += sequence.num_tokens;
+      num_drafts += sequence.num_tokens;
     }
     const int num_logits = budget.num_logits;
-    budget.TakeRequested(requested, 2);
+    budget.TakeRequested(requested, per_token, 2);
     EXPECT_EQ(budget.num_tokens, 50);
     EXPECT_EQ(budget.num_logits, num_logits);
     EXPECT_EQ(budget.num_prefill_rows, 7);
-    EXPECT_EQ(budget.drafts.num_tokens, 30 - num_verified - num_requested);
-    EXPECT_EQ(budget.drafts.num_logits,
-              90 - num_verified * per_token - num_requested);
+    EXPECT_EQ(budget.drafts.num_tokens, 30 - num_drafts);
+    EXPECT_EQ(budget.drafts.num_logits, 90 - num_drafts * per_token);
     EXPECT_EQ(budget.drafts.num_pages, 15);
   }
 }

@@ -27,8 +27,7 @@ class DraftWaitsTest : public ::testing::Test {
     const SequenceGroup group(RequestId{1}, PreparedRequest(std::move(request)),
                               &pool_, &ids_);
     EXPECT_TRUE(group.speculates());
-    EXPECT_EQ(group.drafts_by_model(),
-              method == SpeculationMethod::kDraft && !has_allowed_sequences);
+    EXPECT_EQ(group.drafts_by_model(), method == SpeculationMethod::kDraft);
     return group.NumWaitsToDraft();
   }
 
@@ -39,6 +38,11 @@ class DraftWaitsTest : public ::testing::Test {
 // A continuation with drafts is planned before the previous result is read.
 TEST_F(DraftWaitsTest, SamplesWithADraftModelWaitForNothing) {
   EXPECT_EQ(NumWaits(SpeculationMethod::kDraft, 1), 0);
+}
+
+// With a constraint a separate plan requests the drafts, too.
+TEST_F(DraftWaitsTest, SamplesWithAConstraintWaitForTheirDrafts) {
+  EXPECT_EQ(NumWaits(SpeculationMethod::kDraft, 1, true), 1);
 }
 
 // Their paths follow from the previous step's selection, and a separate plan
@@ -58,7 +62,6 @@ TEST_F(DraftWaitsTest, DraftsFromHistoryWaitForTheStepBefore) {
 // Without drafts such steps wait for the one before, too.
 TEST_F(DraftWaitsTest, SamplesThatDoNotRunAheadWaitNoLongerForDrafts) {
   EXPECT_EQ(NumWaits(SpeculationMethod::kNgram, 1, true), 0);
-  EXPECT_EQ(NumWaits(SpeculationMethod::kDraft, 1, true), 0);
 }
 
 }  // namespace

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <utility>
+#include <memory>
 #include <vector>
 
 namespace espalier {
@@ -11,46 +11,64 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
-using ::testing::SizeIs;
 
-GenerationParams BeamsByModel() {
+GenerationParams DrawnByModel() {
   GenerationParams params;
-  params.num_beams = 2;
+  params.do_sample = true;
   params.speculate = SpeculationParams{.method = SpeculationMethod::kDraft,
                                        .num_tokens = 3,
+                                       .mode = SpeculationMode::kRejection,
                                        .always_drafts = true};
   return params;
-}
-
-DraftedTokens PathOf(std::vector<TokenId> tokens) {
-  DraftedTokens drafted;
-  drafted.paths.push_back({.tokens = std::move(tokens)});
-  return drafted;
 }
 
 // A group may be planned again without new drafts, because other groups verify
 // in that step. Drafts that its last step verified, and rejected, are gone.
 TEST(GroupDraftsTest, WhatAModelDraftedIsVerifiedOnce) {
-  GroupDrafts drafts(BeamsByModel(), true, nullptr);
+  GroupDrafts drafts(DrawnByModel(), true, nullptr);
   ASSERT_TRUE(drafts.has_to_ask());
-  EXPECT_THAT(drafts.DraftPaths(2, 5), IsEmpty());
+  const std::vector<int> most = {5};
+  EXPECT_THAT(drafts.Draft(most, 100), ElementsAre(IsEmpty()));
   drafts.OnAsk({{.rank = 0, .num_tokens = 8}});
   EXPECT_TRUE(drafts.is_waiting());
-  std::vector<DraftedTokens> answer = {PathOf({7, 8, 9})};
+  std::vector<DraftedTokens> answer(1);
+  answer[0].tokens = {7, 8, 9};
   drafts.Take(answer);
-  const std::vector<BeamPath> first = drafts.DraftPaths(2, 5);
-  ASSERT_THAT(first, SizeIs(1));
-  EXPECT_THAT(first[0].path.tokens, ElementsAre(7, 8, 9));
+  const auto first = drafts.Draft(most, 100);
+  EXPECT_THAT(first, ElementsAre(ElementsAre(7, 8, 9)));
   drafts.OnPlan(/*verifies=*/true);
-  drafts.RecordPaths(nullptr);
+  const std::vector<int> drafted = {3};
+  const std::vector<int> accepted = {1};
+  const std::vector<int> given = {2};
+  drafts.Record(drafted, accepted, given);
   EXPECT_FALSE(drafts.has_answer());
-  EXPECT_THAT(drafts.DraftPaths(2, 5), IsEmpty());
+  EXPECT_THAT(drafts.Draft(most, 100), ElementsAre(IsEmpty()));
+}
+
+// Rows of logits are large.
+TEST(GroupDraftsTest, LogitsAreKeptUntilAStepIsPlanned) {
+  for (const bool verifies : {false, true}) {
+    GroupDrafts drafts(DrawnByModel(), true, nullptr);
+    drafts.OnAsk({{.rank = 0, .num_tokens = 3}});
+    const auto owner = std::make_shared<const float>(1.0f);
+    std::vector<DraftedTokens> answer(1);
+    answer[0].tokens = {7};
+    answer[0].logits = DraftLogits(owner, 1, DraftLogits::kHost);
+    drafts.Take(answer);
+    answer.clear();
+    std::vector<DraftLogits> planned = drafts.Logits({{{7}}});
+    EXPECT_EQ(owner.use_count(), 3);
+    drafts.OnPlan(verifies);
+    EXPECT_EQ(owner.use_count(), 2);
+    planned.clear();
+    EXPECT_EQ(owner.use_count(), 1);
+  }
 }
 
 // Requests drafts at every step that may, and returns `answer` as drafts.
 // Returns the number of requests in `num_steps` steps.
 int NumAsks(int num_steps, const DraftedTokens& answer, bool verifies) {
-  GroupDrafts drafts(BeamsByModel(), true, nullptr);
+  GroupDrafts drafts(DrawnByModel(), true, nullptr);
   int num_asks = 0;
   for (int i = 0; i < num_steps; ++i) {
     if (drafts.has_to_ask()) {
@@ -60,13 +78,13 @@ int NumAsks(int num_steps, const DraftedTokens& answer, bool verifies) {
       drafts.Take(answers);
     }
     drafts.OnPlan(verifies);
-    drafts.RecordPaths(nullptr);
+    drafts.Record({}, {}, {});
   }
   return num_asks;
 }
 
 TEST(GroupDraftsTest, DraftsThatNoStepVerifiesAreAskedForEveryOtherStep) {
-  const DraftedTokens drafted = PathOf({7});
+  const DraftedTokens drafted = {.tokens = {7}};
   EXPECT_EQ(NumAsks(200, drafted, true), 200);
   EXPECT_LE(NumAsks(200, {}, false), 10);
   EXPECT_LE(NumAsks(200, drafted, false), 101);

@@ -1,6 +1,6 @@
-// A resumed group of beams, of which one lives, that finds all its tokens in
-// the prefix tree, the last page by a copy, feeds tokens before it requests
-// drafts: a plan that copies pages has rows.
+// A resumed group that finds all its tokens in the prefix tree, the last page
+// by a copy, feeds a token before it requests drafts: a plan that copies pages
+// has rows.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +22,10 @@ class ResumedDraftsTest : public ::testing::Test {
   static PreparedRequest Prepared() {
     Request request = {{1, 2, 3, 4, 5, 6}, {}};
     request.params.max_new_tokens = 20;
-    request.params.num_beams = 2;
+    // With a constraint the drafts are verified by a later plan.
+    std::vector<int64_t> allowed;
+    for (int i = 0; i < 20; ++i) allowed.push_back(10 + i);
+    request.params.allowed_sequences.emplace().push_back(std::move(allowed));
     request.params.speculate = {SpeculationMethod::kDraft};
     EXPECT_OK(ValidateRequest(DraftingModel(), &request));
     return PreparedRequest(std::move(request));

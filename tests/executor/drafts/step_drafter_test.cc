@@ -124,6 +124,9 @@ TEST_F(StepDrafterTest, SamplesDraftAndVerifyInOnePlan) {
   DraftCounter counter(steps_.get());
   for (uint32_t seed = 1; seed <= Cases(6u, 2u); ++seed) {
     std::vector<Request> requests = AnyRequests(40, seed);
+    std::erase_if(requests, [](const Request& request) {
+      return request.params.allowed_sequences.has_value();
+    });
     Speculate(SpeculationMode::kCoupled, &requests);
     Drive(counter, requests, {.num_in_flight = 2});
   }

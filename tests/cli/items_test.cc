@@ -65,6 +65,19 @@ TEST_F(ItemsTest, AFileOfNumPyIsACatalogue) {
   EXPECT_EQ(found, (std::set<std::string>{"337", "338"}));
 }
 
+TEST_F(ItemsTest, LinesAreCheckedAsThoseOfTheCatalogue) {
+  const std::string lines = "[337, 2707]\n\n\"Lyon\"\n[1.5]\n\"Rome\"\n";
+  const ProgramRun run = Run({"constrain", "--items", cities_, "-"}, lines);
+  EXPECT_EQ(run.exit_code, 1) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("yes       [337, 2707]"));
+  EXPECT_THAT(run.out, HasSubstr("\nno "));
+  EXPECT_THAT(run.err, HasSubstr("stdin:4: item[0] must be"));
+  const ProgramRun file = Run({"constrain", "--items", cities_, "-i",
+                               scratch_.Write("x.jsonl", lines)});
+  EXPECT_EQ(file.exit_code, 1);
+  EXPECT_THAT(file.err, HasSubstr("x.jsonl:4: item[0] must be"));
+}
+
 TEST_F(ItemsTest, ARequestMayNameOneAndExcludeItems) {
   const ProgramRun run = Run(
       {"batch", "--items", "cities=" + cities_, "--items", "more=" + cities_},

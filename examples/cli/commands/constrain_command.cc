@@ -623,10 +623,6 @@ absl::Status CheckOptions(const ConstrainOptions& options) {
   if (!options.items.empty() && !options.start_after.empty()) {
     return InvalidArgument("--items and --start-after exclude each other");
   }
-  if (!options.items.empty() && !options.input.empty()) {
-    return InvalidArgument("--items and ", options.names.Of("input"),
-                           " exclude each other: give items as arguments");
-  }
   if (!options.texts.empty() && !options.input.empty()) {
     return InvalidArgument("give texts or ", options.names.Of("input"),
                            ", not both");
@@ -656,7 +652,6 @@ absl::Status CheckOptions(const ConstrainOptions& options) {
 
 absl::StatusOr<int> Constrain(const ConstrainOptions& options) {
   RETURN_IF_ERROR(CheckOptions(options));
-  if (!options.items.empty()) return ConstrainToItems(options);
   std::unique_ptr<LineReader> reader;
   const bool reads_stdin = options.texts == std::vector<std::string>{"-"};
   if (reads_stdin || !options.input.empty()) {
@@ -666,6 +661,9 @@ absl::StatusOr<int> Constrain(const ConstrainOptions& options) {
       return Annotate(opened.status(), options.names.Of("input"));
     }
     reader = *std::move(opened);
+  }
+  if (!options.items.empty()) {
+    return ConstrainToItems(options, reader.get());
   }
   ASSIGN_OR_RETURN(const Language language, Language::Make(options));
   ASSIGN_OR_RETURN(const std::unique_ptr<Output> output, Output::Open("-"));
@@ -712,7 +710,8 @@ rule "root". A rule may lead back to itself, up to 64 within one another.
 
 A catalogue of items is JSON lines, each an item: a list of token ids, or a text
 with -m; or what numpy.save writes of an array of ids, an item a row. Of each
-argument it says whether it is one of the items.
+argument, or line, which is as those of the catalogue, it says whether it is
+one of the items.
 
 With -m the model's tokenizer spells each text, and a text of the language that
 it changes, by a normalizer say, is shown with what it becomes.

@@ -15,6 +15,7 @@
 #include "base/wording.h"
 #include "constrain/item_catalogue.h"
 #include "espalier/model_text.h"
+#include "examples/cli/input/line_reader.h"
 #include "examples/cli/output/exit_code.h"
 #include "examples/cli/output/output.h"
 #include "examples/cli/runtime/load_model_text.h"
@@ -65,7 +66,49 @@ class ItemsRun {
     if (!read.ok()) {
       return Annotate(read.status(), ShownInQuotes(argument));
     }
-    const std::vector<TokenId>& tokens = *read;
+    return CheckTokens(*read);
+  }
+
+  // Checks the items of a file, JSON lines. A line that is none counts as
+  // outside.
+  absl::Status CheckLines(LineReader& reader) {
+    int64_t number = 0;
+    while (!output_.failed()) {
+      ASSIGN_OR_RETURN(const std::vector<std::string> lines, reader.Read());
+      if (lines.empty()) break;
+      for (const std::string& line : lines) {
+        ++number;
+        if (line.find_first_not_of(" \t\r") == line.npos) continue;
+        const absl::StatusOr<std::vector<TokenId>> item =
+            ReadItem(line, tokenizer_, vocab_size());
+        const absl::Status status =
+            item.ok() ? CheckTokens(*item) : item.status();
+        if (status.ok()) continue;
+        ++num_outside_;
+        if (options_.json) {
+          output_.Write(WriteJson(json::object{{"error", Message(status)}}) +
+                        "\n");
+        }
+        PrintToStderr(Concat("espalier: ", reader.name(), ":", number, ": ",
+                             Message(status), "\n"));
+      }
+    }
+    if (number == 0 && !output_.failed()) {
+      PrintNote("no lines in " + reader.name());
+    }
+    return absl::OkStatus();
+  }
+
+  int exit_code() const {
+    return num_outside_ > 0 ? kSomeFailed : kAllSucceeded;
+  }
+
+ private:
+  int vocab_size() const {
+    return tokenizer_ != nullptr ? tokenizer_->vocab_size() : kMostTokens;
+  }
+
+  absl::Status CheckTokens(const std::vector<TokenId>& tokens) {
     ItemCatalogue::Node node = ItemCatalogue::kRoot;
     int num_matched = 0;
     for (; num_matched < std::ssize(tokens); ++num_matched) {
@@ -98,11 +141,6 @@ class ItemsRun {
     return absl::OkStatus();
   }
 
-  int exit_code() const {
-    return num_outside_ > 0 ? kSomeFailed : kAllSucceeded;
-  }
-
- private:
   // Returns an item: a path of random tokens to an end.
   std::vector<TokenId> Sample(std::mt19937_64* random) const {
     std::vector<TokenId> tokens;
@@ -120,9 +158,7 @@ class ItemsRun {
   absl::StatusOr<std::vector<TokenId>> ReadArgument(
       const std::string& argument) const {
     if (argument.starts_with('[') || tokenizer_ == nullptr) {
-      return ReadItem(
-          argument, tokenizer_,
-          tokenizer_ != nullptr ? tokenizer_->vocab_size() : kMostTokens);
+      return ReadItem(argument, tokenizer_, vocab_size());
     }
     return tokenizer_->EncodeOutput(argument);
   }
@@ -164,7 +200,8 @@ class ItemsRun {
 
 }  // namespace
 
-absl::StatusOr<int> ConstrainToItems(const ConstrainOptions& options) {
+absl::StatusOr<int> ConstrainToItems(const ConstrainOptions& options,
+                                     LineReader* reader) {
   ModelText text;
   if (!options.model.empty()) {
     ASSIGN_OR_RETURN(text,
@@ -191,8 +228,12 @@ absl::StatusOr<int> ConstrainToItems(const ConstrainOptions& options) {
   ASSIGN_OR_RETURN(const std::unique_ptr<Output> output, Output::Open("-"));
   ItemsRun run(options, *std::move(items), read_ms, tokenizer, *output);
   RETURN_IF_ERROR(run.Describe());
-  for (const std::string& argument : options.texts) {
-    RETURN_IF_ERROR(run.Check(argument));
+  if (reader != nullptr) {
+    RETURN_IF_ERROR(run.CheckLines(*reader));
+  } else {
+    for (const std::string& argument : options.texts) {
+      RETURN_IF_ERROR(run.Check(argument));
+    }
   }
   RETURN_IF_ERROR(output->Close());
   return run.exit_code();

@@ -167,6 +167,11 @@ absl::StatusOr<std::vector<TokenId>> ReadItem(std::string_view line,
 absl::StatusOr<std::shared_ptr<const ItemCatalogue>> ReadItems(
     std::string_view bytes, const Tokenizer* tokenizer, int vocab_size,
     std::span<const TokenId> end_ids, const ItemTrieBuilder& build) {
+  if (bytes.starts_with("PK\x03\x04")) {
+    return InvalidArgument(
+        "a catalogue must not be a zip archive, such as numpy.savez writes: "
+        "save one array by numpy.save");
+  }
   ASSIGN_OR_RETURN(const TokenLists items,
                    IsNumpyFile(bytes)
                        ? ReadNumpyItems(bytes, vocab_size, end_ids)

@@ -79,26 +79,31 @@ std::optional<Shape> ShapeOf(std::string_view text) {
   return Shape{*num_rows, *num_columns};
 }
 
-// Appends the tokens of a row up to its end, and returns its first number that
-// is no token, if there is one.
+// Appends the tokens of a row, from 0 up to its end.
+// Errors: kInvalidArgument with the first number that is none.
 template <typename T>
-std::optional<T> AppendRow(const char* row, int64_t num_columns, int vocab_size,
-                           std::vector<TokenId>* tokens) {
+absl::Status AppendRow(const char* row, int64_t num_columns, int vocab_size,
+                       std::vector<TokenId>* tokens) {
+  bool has_ended = false;
   for (int64_t c = 0; c < num_columns; ++c) {
     const T number = ReadAs<T>(row + c * sizeof(T));
-    if (number == static_cast<T>(-1) && std::is_signed_v<T>) {
-      // It fills the rest.
-      for (++c; c < num_columns; ++c) {
-        const T after = ReadAs<T>(row + c * sizeof(T));
-        if (after != static_cast<T>(-1)) return after;
-      }
-      return std::nullopt;
+    if (std::is_signed_v<T> && number == static_cast<T>(-1)) {
+      has_ended = true;
+      continue;
     }
-    if (std::cmp_less(number, 0) || std::cmp_greater_equal(number, vocab_size))
-      return number;
+    if (has_ended) {
+      return InvalidArgument("must have nothing but -1 after a -1, got ",
+                             number);
+    }
+    if (std::cmp_less(number, 0) ||
+        std::cmp_greater_equal(number, vocab_size)) {
+      return InvalidArgument("must have token ids from 0 to ", vocab_size - 1,
+                             std::is_signed_v<T> ? ", and then -1" : "",
+                             ", got ", number);
+    }
     tokens->push_back(static_cast<TokenId>(number));
   }
-  return std::nullopt;
+  return absl::OkStatus();
 }
 
 template <typename T>
@@ -110,14 +115,10 @@ absl::StatusOr<TokenLists> ReadRows(std::string_view data, Shape shape,
   items.tokens.reserve(data.size() / sizeof(T));
   for (int64_t r = 0; r < shape.num_rows; ++r) {
     const size_t begin = items.tokens.size();
-    const std::optional<T> wrong = AppendRow<T>(
+    const absl::Status read = AppendRow<T>(
         data.data() + static_cast<size_t>(r * shape.num_columns) * sizeof(T),
         shape.num_columns, vocab_size, &items.tokens);
-    if (wrong) {
-      return InvalidArgument(
-          "row ", r, " must have token ids from 0 to ", vocab_size - 1,
-          std::is_signed_v<T> ? ", and then -1" : "", ", got ", *wrong);
-    }
+    if (!read.ok()) return InvalidArgument("row ", r, " ", Message(read));
     const absl::Status status =
         CheckItem(std::span(items.tokens).subspan(begin),
                   std::ssize(items.tokens), end_ids);
@@ -198,7 +199,7 @@ absl::StatusOr<TokenLists> ReadNumpyItems(std::string_view bytes,
   return InvalidArgument(
       "`descr` of the NumPy file must be a type of 16 to 64 bits, \"<i2\", "
       "\"<u2\", \"<i4\", \"<u4\", \"<i8\" or \"<u8\", got ",
-      BytesInQuotes(type));
+      BytesInQuotes(type), ": save items.astype(\"<i4\")");
 }
 
 }  // namespace espalier

@@ -1,6 +1,7 @@
 // Files of NumPy for tests.
 #pragma once
 
+#include <cstddef>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -24,9 +25,11 @@ std::string NumpyFile(const std::string& descr, const std::string& shape,
     file += static_cast<char>(header.size() >> (8 * i));
   }
   file += header;
-  const size_t begin = file.size();
-  file.resize(begin + numbers.size() * sizeof(T));
-  std::memcpy(file.data() + begin, numbers.data(), numbers.size() * sizeof(T));
+  for (const T number : numbers) {
+    char bytes[sizeof(T)];
+    std::memcpy(bytes, &number, sizeof(T));
+    file.append(bytes, sizeof(T));
+  }
   return file;
 }
 

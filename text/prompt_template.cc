@@ -102,8 +102,8 @@ absl::StatusOr<PromptTemplates> PromptTemplates::Parse(
       std::ranges::find(all, file.default_name, &PromptTemplate::name);
   if (chosen == all.end()) {
     return InvalidArgument("default: no prompt template ",
-                           ShownInQuotes(file.default_name),
-                           "; the file has ", DescribeAll(all));
+                           ShownInQuotes(file.default_name), "; the file has ",
+                           DescribeAll(all));
   }
   templates.default_idx_ = chosen - all.begin();
   return templates;

@@ -11,6 +11,8 @@ pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
 pkg_check_modules(SENTENCEPIECE REQUIRED IMPORTED_TARGET sentencepiece)
 # Files of audio; from 1.1 on MP3, too.
 pkg_check_modules(SNDFILE REQUIRED IMPORTED_TARGET sndfile>=1.1)
+# Compression ratios of transcripts.
+pkg_check_modules(ZLIB REQUIRED IMPORTED_TARGET zlib)
 if(ESPALIER_BUILD_EXAMPLES)
   find_package(CLI11 REQUIRED)
 endif()

@@ -35,6 +35,7 @@ program     libsentencepiece-dev     tokenizers: tokenizer.model
 program     libpcre2-dev             tokenizers: expressions of tokenizer.json
 program     libutf8proc-dev          tokenizers: Unicode's normal forms
 program     libsndfile1-dev          speech: files of audio
+program     zlib1g-dev               speech: how far a text repeats itself
 program     libcli11-dev             the command line
 program     libhwy-dev               Highway: vector instructions
 tests       libgtest-dev             GoogleTest

@@ -1,0 +1,132 @@
+#include "speech/feature_windows.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+#include "speech/log_mel.h"
+#include "tests/speech/signals.h"
+#include "tests/speech/whisper_fixture.h"
+
+namespace espalier {
+namespace {
+
+using namespace ::espalier::testing;  // NOLINT
+using ::testing::HasSubstr;
+
+constexpr int kBands = 80;
+
+// Samples in memory.
+class SampleReader : public AudioReader {
+ public:
+  explicit SampleReader(std::vector<float> samples)
+      : samples_(std::move(samples)) {}
+
+  const std::string& name() const override { return name_; }
+  const AudioFormat& format() const override { return format_; }
+  absl::StatusOr<size_t> Read(std::span<float> samples) override {
+    const size_t size = std::min(samples.size(), samples_.size() - next_);
+    std::copy_n(samples_.begin() + static_cast<ptrdiff_t>(next_), size,
+                samples.begin());
+    next_ += size;
+    return size;
+  }
+
+ private:
+  const std::string name_ = "samples";
+  const AudioFormat format_;
+  const std::vector<float> samples_;
+  size_t next_ = 0;
+};
+
+OpenAudio OpenSamples(const std::vector<float>& samples) {
+  return [samples] { return std::make_unique<SampleReader>(samples); };
+}
+
+// As openai: features of the audio with 30 s of silence behind it.
+std::vector<float> FeaturesBeforeSilence(std::vector<float> samples) {
+  const int64_t num_frames =
+      LogMel::NumFrames(static_cast<int64_t>(samples.size()));
+  samples.resize(samples.size() + 30 * kSpeechRate);
+  std::vector<float> features = LogMelFeatures(LogMel(kBands), samples);
+  features.resize(static_cast<size_t>(num_frames * kBands));
+  return features;
+}
+
+TEST(FeatureWindowsTest, AreThoseOfTheWholeAudioWhateverIsReadAtOnce) {
+  std::vector<float> samples = Noise(5 * kSpeechRate + 77, 0.1F);
+  const std::vector<float> loud = Sine(700, kSpeechRate, 4000, 0.9);
+  std::ranges::copy(loud, samples.end() - 9000);
+  const std::vector<float> all = FeaturesBeforeSilence(samples);
+  for (const int block : {1, 159, 4096, 1 << 16, 1 << 20}) {
+    auto windows = FeatureWindows::Open(OpenSamples(samples), kBands, block);
+    ASSERT_OK(windows);
+    EXPECT_EQ(windows->num_frames(), 500);
+    EXPECT_DOUBLE_EQ(windows->duration(), 5 + 77.0 / 16000);
+    for (const auto& [first, size] : std::vector<std::pair<int, int>>{
+             {0, 300}, {0, 300}, {7, 100}, {260, 200}, {499, 300}}) {
+      const auto window = windows->Window(first, size, 300);
+      ASSERT_OK(window);
+      EXPECT_EQ((*window)->shape, (FeatureShape{300, kBands}));
+      std::vector<float> expected(size_t{300} * kBands);
+      const int num_rows = std::min(size, 500 - first);
+      std::copy_n(all.begin() + first * kBands, num_rows * kBands,
+                  expected.begin());
+      EXPECT_EQ((*window)->values, expected) << first << " " << block;
+    }
+  }
+}
+
+TEST(FeatureWindowsTest, OfSilenceAreFinite) {
+  auto windows =
+      FeatureWindows::Open(OpenSamples(std::vector<float>(1600)), kBands);
+  ASSERT_OK(windows);
+  const auto window = windows->Window(0, 10, 20);
+  ASSERT_OK(window);
+  EXPECT_EQ((*window)->values[0], -1.5F);
+  EXPECT_EQ((*window)->values.back(), 0);
+}
+
+TEST(FeatureWindowsTest, NeedAFrameOfAudio) {
+  for (const int size : {0, 159}) {
+    EXPECT_THAT(
+        FeatureWindows::Open(OpenSamples(std::vector<float>(size)), kBands)
+            .status(),
+        StatusIs(kInvalid,
+                 HasSubstr(Concat("samples must have at least 10 ms of "
+                                  "audio, got ",
+                                  size, " samples at 16 kHz"))));
+  }
+  ASSERT_OK(FeatureWindows::Open(OpenSamples(std::vector<float>(160)), kBands));
+}
+
+TEST(FeatureWindowsTest, EndWhenTheyAreCancelled) {
+  int num_blocks = 0;
+  EXPECT_THAT(
+      FeatureWindows::Open(OpenSamples(std::vector<float>(16000)), kBands, 1000,
+                           [&] { return ++num_blocks < 5; })
+          .status(),
+      StatusIs(absl::StatusCode::kCancelled, HasSubstr("cancelled")));
+  EXPECT_EQ(num_blocks, 5);
+}
+
+TEST(FeatureWindowsTest, NoticeAudioThatHasBecomeShorter) {
+  int size = 2 * 16000;
+  const OpenAudio open = [&] {
+    return std::make_unique<SampleReader>(
+        std::vector<float>(static_cast<size_t>(std::exchange(size, 16000))));
+  };
+  auto windows = FeatureWindows::Open(open, kBands);
+  ASSERT_OK(windows);
+  EXPECT_THAT(windows->Window(50, 150, 300).status(),
+              StatusIs(kInvalid, HasSubstr("has become shorter")));
+}
+
+}  // namespace
+}  // namespace espalier

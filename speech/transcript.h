@@ -19,10 +19,10 @@ struct TranscriptSegment {
   double end = 0;         // seconds
   std::string text = {};  // as the model writes it, with the space before it
   std::vector<TokenId> tokens = {};  // times included
-  // Of the whole window:
+  // The rest is that of the whole window.
   double temperature = 0;
   double avg_logprob = 0;        // nats a token, the end included
-  double compression_ratio = 0;  // of its text (speech/whisper_fallback.h)
+  double compression_ratio = 0;  // speech/whisper_fallback.h
   double no_speech_prob = 0;
 };
 

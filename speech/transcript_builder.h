@@ -89,7 +89,7 @@ class TranscriptBuilder {
   int64_t seek_ = 0;
   AudioWindow window_;
   Transcript transcript_;
-  std::vector<TokenId> tokens_;  // of all segments
+  std::vector<TokenId> tokens_;  // those of all segments
 };
 
 }  // namespace espalier

@@ -1,6 +1,6 @@
-// What a window of audio becomes once it is decoded: segments with times, the
-// place where the next window begins, and the text that the next windows are
-// told came before.
+// Turns a decoded window of audio into segments with times, finds where the
+// next window begins, and keeps the text that the next windows are told came
+// before.
 //
 // Thread safety: functions without state, and a value.
 // Source: openai/whisper, whisper/transcribe.py; SYSTRAN/faster-whisper,

@@ -32,7 +32,7 @@ inline WhisperText LoadWhisperText() {
   return {*std::move(tokenizer), *std::move(tokens)};
 }
 
-// What openai's code makes of scripted windows
+// Returns what openai's code makes of scripted windows
 // (tools/make_transcript_references.py).
 inline json::value TranscriptReferences() {
   return *ParseJson(

@@ -81,6 +81,10 @@ struct GenerationParams {
   // favours longer, < 0 shorter hypotheses.
   double length_penalty = 1.0;
   LengthPenaltyForm length_penalty_form = LengthPenaltyForm::kPower;
+  // False: an EOS or stop id at the end does not count in the length that
+  // divides a score, which is at least 1, of beams and samples (openai's
+  // Whisper and CTranslate2).
+  bool length_counts_eos = true;
   EarlyStopping early_stopping = EarlyStopping::kFalse;
   // With early_stopping true, round(num_beams * patience) hypotheses end the
   // search. > 0. Kasai et al. 2022.

@@ -156,6 +156,10 @@ constexpr ParamField kFields[] = {
     {"length_penalty_form", "", kSearch, "FORM",
      "power, length^X, the default; or wu, ((5 + length) / 6)^X",
      Set<&P::length_penalty_form>, "", kBeamsOnly | kTraced},
+    {"length_counts_eos", "", kSearch, "on|off",
+     "whether an EOS or stop id counts in the length that divides a score; "
+     "default on",
+     Set<&P::length_counts_eos>, "", kTraced},
     {"early_stopping", "", kSearch, "WHEN",
      "true, at num_beams hypotheses; false, the default, when no beam is "
      "better now; never, when none can become so",

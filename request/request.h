@@ -69,11 +69,13 @@ std::string_view NameOf(FinishReason reason);
 struct Hypothesis {
   std::vector<TokenId> tokens;  // generated ones, what ended it included
   // Beams: cum_log_prob with the length penalty
-  // (beam/strategy/length_penalty.h). Samples: the mean log-probability.
+  // (beam/strategy/length_penalty.h). Samples: the mean log-probability, by the
+  // same length.
   // Stochastic beams: the perturbed log-probability. Higher is better.
   float score = 0;
-  // Nats. Beams: after score processors. Samples: the model's own. Stochastic
-  // beams: after processors, temperature and filters.
+  // Nats, of all tokens. Beams: after score processors. Samples: the model's
+  // own; with renormalize_logits or timestamps after score processors.
+  // Stochastic beams: after processors, temperature and filters.
   float cum_log_prob = 0;
   FinishReason finish_reason = FinishReason::kLength;
   // [tokens], if the request asks for them.

@@ -30,6 +30,8 @@ absl::Status ValidateStochastic(const GenerationParams& params) {
       CheckOff<int64_t>("num_beam_groups", params.num_beam_groups, 1, kWith));
   RETURN_IF_ERROR(
       CheckOff("length_penalty", params.length_penalty, 1.0, kWith));
+  RETURN_IF_ERROR(
+      CheckOff("length_counts_eos", params.length_counts_eos, true, kWith));
   if (params.length_penalty_form != LengthPenaltyForm::kPower) {
     return InvalidField(
         "`length_penalty_form` must be \"power\" with `stochastic`",

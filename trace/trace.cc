@@ -68,6 +68,12 @@ void DescribeBeams(const GenerationParams& params, Describer* out) {
   out->AddUnless("diversity_penalty", params.diversity_penalty,
                  usual.diversity_penalty);
   out->AddUnless("stochastic", params.stochastic, usual.stochastic);
+}
+
+void DescribeScores(const GenerationParams& params, Describer* out) {
+  const GenerationParams usual;
+  out->AddUnless("length_counts_eos", params.length_counts_eos,
+                 usual.length_counts_eos);
   out->AddUnless("renormalize_logits", params.renormalize_logits,
                  usual.renormalize_logits);
 }
@@ -142,6 +148,7 @@ TraceRequest DescribeRequest(RequestId id, const Request& request) {
   Describer out(&event.params);
   if (IsBeamSearch(params)) DescribeBeams(params, &out);
   if (params.do_sample || params.stochastic) DescribeSamples(params, &out);
+  DescribeScores(params, &out);
   if (params.seed) out.Add("seed", *params.seed);
   out.Add("num_return_sequences", params.num_return_sequences);
   if (params.max_new_tokens) out.Add("max_new_tokens", *params.max_new_tokens);

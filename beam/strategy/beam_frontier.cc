@@ -161,7 +161,8 @@ FinishedBeam BeamFrontier::Finish(TokenTree::Node node, float cum_log_prob,
                                   int length, FinishReason reason) {
   const FinishedBeam finished = {
       .node = node,
-      .score = penalty_->Score(cum_log_prob, length),
+      .score = penalty_->FinalScore(cum_log_prob, length,
+                                    criteria_->IsEnd(tree_->token(node))),
       .cum_log_prob = cum_log_prob,
       .finish_reason = reason,
   };

@@ -20,6 +20,7 @@ SampleStrategy::SampleStrategy(const GenerationParams& params,
       live_(samples_.size()),
       max_new_tokens_(SaturateToInt(params.max_new_tokens.value())),
       num_return_sequences_(SaturateToInt(params.num_return_sequences)),
+      length_counts_eos_(params.length_counts_eos),
       stopping_criteria_(params, std::move(constraint), std::move(text)) {
   for (Sample& sample : samples_) sample.progress = stopping_criteria_.Begin();
   std::iota(live_.begin(), live_.end(), 0);
@@ -270,16 +271,23 @@ Decision SampleStrategy::DecisionOn(int candidate_idx, TokenTree::Node parent,
   if (sample.finish_reason.has_value()) {
     decision.what = Decision::What::kFinished;
     decision.why = NameOf(*sample.finish_reason);
-    decision.score = MeanLogProb(sample.cum_log_prob, tree_.depth(sample.node));
+    decision.score = ScoreOf(sample);
   }
   return decision;
 }
 
+float SampleStrategy::ScoreOf(const Sample& sample) const {
+  const int length = tree_.depth(sample.node);
+  if (length == 0) return 0.0f;
+  const bool is_last_out = !length_counts_eos_ &&
+                           sample.finish_reason.has_value() &&
+                           stopping_criteria_.IsEnd(tree_.token(sample.node));
+  return MeanLogProb(sample.cum_log_prob, ScoredLength(length, is_last_out));
+}
+
 Hypothesis SampleStrategy::HypothesisOf(const Sample& sample) const {
-  std::vector<TokenId> tokens = tree_.Path(sample.node);
-  const int length = static_cast<int>(tokens.size());
-  return {.tokens = std::move(tokens),
-          .score = MeanLogProb(sample.cum_log_prob, length),
+  return {.tokens = tree_.Path(sample.node),
+          .score = ScoreOf(sample),
           .cum_log_prob = sample.cum_log_prob,
           .finish_reason = *sample.finish_reason};
 }
@@ -303,11 +311,8 @@ std::vector<Hypothesis> SampleStrategy::Hypotheses() const {
 std::vector<SequenceState> SampleStrategy::States() const {
   std::vector<SequenceState> states;
   for (const Sample& sample : samples_) {
-    const int length = tree_.depth(sample.node);
-    const float score =
-        length > 0 ? MeanLogProb(sample.cum_log_prob, length) : 0.0f;
-    states.push_back(
-        {sample.node, sample.cum_log_prob, score, sample.finish_reason});
+    states.push_back({sample.node, sample.cum_log_prob, ScoreOf(sample),
+                      sample.finish_reason});
   }
   return states;
 }

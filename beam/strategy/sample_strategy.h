@@ -132,6 +132,8 @@ class SampleStrategy final : public DecodeStrategy {
   void ShrinkLive(size_t num_live);
   Decision DecisionOn(int candidate_idx, TokenTree::Node parent,
                       const Sample& sample) const;
+  // Returns the mean log-probability; 0 without a token.
+  float ScoreOf(const Sample& sample) const;
   Hypothesis HypothesisOf(const Sample& sample) const;
 
   // Members that each step reads come first.
@@ -139,6 +141,7 @@ class SampleStrategy final : public DecodeStrategy {
   SmallVector<int> live_;  // samples, ascending
   const int max_new_tokens_;
   const int num_return_sequences_;
+  const bool length_counts_eos_;
   bool is_forked_ = false;  // the first step has a result
   bool done_ = false;
   TokenTree tree_;

@@ -73,9 +73,7 @@ class StoppingCriteria {
   }
 
   // True if `token` ends no sequence, and Feed has no other effect.
-  bool IsIdle(TokenId token) const {
-    return is_by_token() && !std::ranges::binary_search(token_ids_, token);
-  }
+  bool IsIdle(TokenId token) const { return is_by_token() && !IsEnd(token); }
 
   // Returns the finish reason of a sequence at the length limit: "stop" if its
   // final text, the bytes of an incomplete character, completes a stop string.
@@ -137,6 +135,10 @@ class StoppingCriteria {
   // True if there is a constraint.
   bool restricts() const { return constraint_ != nullptr; }
 
+  // True if `token` is an EOS or stop id.
+  bool IsEnd(TokenId token) const {
+    return std::ranges::binary_search(token_ids_, token);
+  }
   // EOS and stop ids, ascending, without duplicates.
   std::span<const TokenId> token_ids() const { return token_ids_; }
 

@@ -32,6 +32,7 @@ const Values& FieldValues() {
       {"num_return_sequences", {"1", "2", "3"}},
       {"length_penalty", {"0.5", "2.0"}},
       {"length_penalty_form", {R"("wu")", R"("power")"}},
+      {"length_counts_eos", {"false", "true"}},
       {"early_stopping", {"true", R"("never")", "false"}},
       {"patience", {"2.0", "1.5"}},
       {"num_beam_groups", {"1", "2", "3"}},

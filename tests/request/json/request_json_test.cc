@@ -125,7 +125,8 @@ TEST(RequestJsonTest, EveryFieldOfALineArrives) {
         "suppress_tokens": [11], "do_sample": true,
         "decoder_prompt": "7", "decoder_input_ids": [3, 8],
         "forced_bos_token_id": 4, "forced_eos_token_id": [9, 2],
-        "length_penalty_form": "wu", "patience": 1.5, "num_beam_groups": 5,
+        "length_penalty_form": "wu", "length_counts_eos": false,
+        "patience": 1.5, "num_beam_groups": 5,
         "diversity_penalty": 0.25, "stochastic": true, "best_of": 7,
         "temperature": 0.5, "top_k": 50, "top_p": 0.9, "min_p": 0.05,
         "typical_p": 0.8, "seed": 18446744073709551615,
@@ -173,6 +174,7 @@ TEST(RequestJsonTest, EveryFieldOfALineArrives) {
   EXPECT_FALSE(params.skip_special_tokens);
   EXPECT_TRUE(params.do_sample);
   EXPECT_EQ(params.length_penalty_form, LengthPenaltyForm::kWu);
+  EXPECT_FALSE(params.length_counts_eos);
   EXPECT_EQ(params.patience, 1.5);
   EXPECT_EQ(params.num_beam_groups, 5);
   EXPECT_EQ(params.diversity_penalty, 0.25);

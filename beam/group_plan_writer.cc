@@ -24,7 +24,8 @@ std::shared_ptr<PlanSelection> MakeSelection(
 
 GroupPlanWriter::GroupPlanWriter(RequestId id, const Request& request,
                                  std::shared_ptr<const SelectionParams> params)
-    : needs_history_(params->processors.needs_history()),
+    : needs_history_(params->processors.needs_history() ||
+                     params->processors.timestamps.has_value()),
       selection_(MakeSelection(id, request.params, params)),
       id_(id),
       params_(std::move(params)) {}

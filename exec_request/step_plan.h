@@ -284,8 +284,8 @@ struct PlanSelection {
   int num_slots = 1;            // >= num_rows
   SmallVector<TokenId> eos_token_ids = {};  // ascending
   // Tokens of each row after the prompt in params->edits, including the tokens
-  // that it feeds, if the processors need them. Without params->edits they
-  // begin with the prompt. [num_rows] or empty.
+  // that it feeds, if the processors need them, or have a rule of timestamps.
+  // Without params->edits they begin with the prompt. [num_rows] or empty.
   std::vector<std::vector<TokenId>> histories = {};
   // Allow list of each row of logits, ascending and without duplicates.
   // [num_logits()] or empty. `params` keeps the tokens alive; in plans that

@@ -14,6 +14,7 @@ enum class ScratchUse {
   kKeys,
   kValues,
   kEdited,
+  kEditedLogits,
   kLogProbs,
   kOuter,
   kInner0,

@@ -16,6 +16,7 @@
 #include "request/validate_scores.h"
 #include "request/validate_search.h"
 #include "request/validate_speculation.h"
+#include "request/validate_timestamps.h"
 #include "request/validate_tokens.h"
 
 namespace espalier {
@@ -92,6 +93,7 @@ int NumSequences(const GenerationParams& params) {
 }
 
 bool CanSpeculate(const GenerationParams& params) {
+  if (params.timestamps) return false;
   return !IsBeamSearch(params) ||
          !(params.do_sample || params.stochastic || params.num_beam_groups > 1);
 }
@@ -130,6 +132,7 @@ absl::Status ValidateParams(const ModelDescription& model,
   RETURN_IF_ERROR(ValidateStops(model, params));
   RETURN_IF_ERROR(ValidatePenalties(*params));
   RETURN_IF_ERROR(ValidateConstraints(model, params));
+  RETURN_IF_ERROR(ValidateTimestamps(model, *params));
   RETURN_IF_ERROR(ValidateScores(*params));
   RETURN_IF_ERROR(ValidateReports(model, num_prompt_tokens, *params));
   RETURN_IF_ERROR(ValidateHostSelection(model, *params));

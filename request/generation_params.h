@@ -62,6 +62,22 @@ struct SequenceBias {
   friend auto operator<=>(const SequenceBias&, const SequenceBias&) = default;
 };
 
+// Whisper's times among the tokens of a text, by the rule of
+// kernels/logits/timestamp_rule.h. Fields are token ids unless they say
+// otherwise.
+struct TimestampParams {
+  int64_t first_time = 0;     // a time is each from it on
+  int64_t end = 0;            // the EOS; text has those below; < first_time
+  int64_t no_timestamps = 0;  // never chosen; < first_time
+  // The first time is at most first_time + this; >= 0. Unset: any.
+  std::optional<int64_t> max_initial_step = {};
+  // The decoder prompt ends in text, so that the output need not begin with a
+  // time.
+  bool after_prefix = false;
+  friend bool operator==(const TimestampParams&,
+                         const TimestampParams&) = default;
+};
+
 // Requests of this priority and later ones, such as calls of batches, run in
 // the background: what runs is never in their way.
 inline constexpr int64_t kBackgroundPriority = int64_t{1} << 50;
@@ -76,7 +92,7 @@ struct GenerationParams {
   // Samples drawn, of which the num_return_sequences best by mean
   // log-probability are returned. Unset: as many as are returned.
   std::optional<int64_t> best_of;
-  // Exponent on the generated length, the EOS included and the prompt not:
+  // Exponent on the generated length, the prompt not included:
   // score = cum_log_prob / length^length_penalty. Any finite number; > 0
   // favours longer, < 0 shorter hypotheses.
   double length_penalty = 1.0;
@@ -133,8 +149,9 @@ struct GenerationParams {
   SharedList<std::pair<int64_t, double>> logit_bias;  // token, bias
   SharedList<SequenceBias> sequence_bias;
   std::optional<LengthDecay> exponential_decay_length_penalty;
-  // Renormalizes a beam's scores into log-probabilities over the vocabulary
-  // after all score processors. Samples are always renormalized.
+  // Renormalizes scores into log-probabilities over the vocabulary after all
+  // score processors. Draws are from these in any case; with it, samples are
+  // scored by them, too, before temperature and filters.
   bool renormalize_logits = false;
   SharedList<std::vector<int64_t>> bad_words_ids;
   // bad_words_ids as text: an engine with a tokenizer encodes them
@@ -157,6 +174,10 @@ struct GenerationParams {
   std::optional<int64_t> forced_bos_token_id;
   SharedList<int64_t> forced_eos_token_id;
   std::optional<SharedList<int64_t>> allowed_token_ids;
+  // Score processors act on logits before it, and scores are renormalized after
+  // it. Of C++ alone; not for beams that are drawn or diverse, for drafts, nor
+  // for a GPU. Unset: none.
+  std::optional<TimestampParams> timestamps;
   // The language of the output's text. An EOS id, or a stop id, may follow
   // where the text may end; where it must, the output ends by itself.
   std::optional<ConstraintParams> constraint;
@@ -235,7 +256,7 @@ bool IsBeamSearch(const GenerationParams& params);
 int NumSequences(const GenerationParams& params);
 
 // True if the sequences of the request may have drafts. A beam search that is
-// sampled, stochastic or diverse may not.
+// sampled, stochastic or diverse may not, nor may a text with timestamps.
 bool CanSpeculate(const GenerationParams& params);
 // True if they may have drafts by `method`, or it is kNone: those of a
 // constraint are for samples that have one.

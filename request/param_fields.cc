@@ -237,9 +237,8 @@ constexpr ParamField kFields[] = {
      "score is added after n more; X > 0",
      Set<&P::exponential_decay_length_penalty>},
     {"renormalize_logits", "", kPenalties, "",
-     "beams: scores are log-probabilities again after penalties, biases and "
-     "bans",
-     Set<&P::renormalize_logits>, "", kBeamsOnly | kTraced},
+     "scores are log-probabilities again after penalties, biases and bans",
+     Set<&P::renormalize_logits>, "", kTraced},
     // Constraints.
     {"bad_words", "", kConstraints, "TEXT",
      "word that may not appear where a text or a word begins; several: give it "

@@ -12,10 +12,13 @@ absl::Status ValidateHostSelection(const ModelDescription& model,
                                    const GenerationParams& params) {
   if (model.selects_on_host) return absl::OkStatus();
   constexpr Prose kHere = "where a GPU selects";
-  // Samples and stochastic beams are drawn from what is normalised anyway.
-  if (IsBeamSearch(params) && !params.stochastic) {
+  // Stochastic beams are drawn from what is normalised anyway.
+  if (!params.stochastic) {
     RETURN_IF_ERROR(CheckOff("renormalize_logits", params.renormalize_logits,
-                             false, "with beams where a GPU selects"));
+                             false, kHere));
+  }
+  if (params.timestamps) {
+    return InvalidField("`timestamps` must be unset ", kHere, Got("a value"));
   }
   const auto is_long = [](const SequenceBias& bias) {
     return bias.tokens.size() > 1;

@@ -223,8 +223,9 @@ absl::Status ValidateScores(const GenerationParams& params) {
     return TooLarge(kDecay, params.exponential_decay_length_penalty->factor,
                     params);
   }
-  // Samples and stochastic beams do not add up what options make of scores.
-  if (IsBeamSearch(params) && !params.stochastic) {
+  // Samples and stochastic beams do not add up what options make of scores, and
+  // beams with times make log-probabilities of them.
+  if (IsBeamSearch(params) && !params.stochastic && !params.timestamps) {
     RETURN_IF_ERROR(LargestSum(params).Check());
   }
   return CheckBiases(params, frequency + std::abs(params.presence_penalty));

@@ -7,7 +7,8 @@
 //
 // All samples draw their first token from one row, the prompt's. Ranks number
 // the live samples in ascending order. Score processors act on logits here;
-// scores are the model's own log-probabilities.
+// scores are the model's own log-probabilities, or with renormalize_logits or
+// timestamps those after score processors.
 //
 // If no token is possible for one sample, the request ends with that error, as
 // in the reference: without that sample the others would be a biased draw.

@@ -75,6 +75,17 @@ struct FinishingTokens {
   SharedList<TokenId> list;
 };
 
+TimestampRule ToRule(const TimestampParams& params) {
+  constexpr int64_t kAny = std::numeric_limits<TokenId>::max();
+  const int64_t max_step = params.max_initial_step.value_or(kAny);
+  return {.first_time = static_cast<TokenId>(params.first_time),
+          .end = static_cast<TokenId>(params.end),
+          .no_timestamps = static_cast<TokenId>(params.no_timestamps),
+          .last_first_time = static_cast<TokenId>(
+              std::min(kAny, params.first_time + std::min(kAny, max_step))),
+          .after_prefix = params.after_prefix ? 1 : 0};
+}
+
 ScoreProcessors MakeProcessors(const GenerationParams& params) {
   ScoreProcessors processors;
   processors.logit_bias = ToBiases(params.logit_bias);
@@ -104,7 +115,8 @@ ScoreProcessors MakeProcessors(const GenerationParams& params) {
                             .start_index = SaturateToInt(decay.start_index),
                             .factor = decay.factor};
   }
-  processors.renormalizes = params.renormalize_logits;
+  processors.renormalizes = params.renormalize_logits || params.timestamps;
+  if (params.timestamps) processors.timestamps = ToRule(*params.timestamps);
   return processors;
 }
 

@@ -53,16 +53,16 @@ std::vector<float> ValuesOf(const PlanSelection& selection,
                             std::span<const float> logits) {
   const SelectionParams& params = *selection.params;
   std::vector<TokenEdit> storage;
-  const ScoreEdits::View edits =
-      EditsAt(selection, *EditsOf(params), place,
-              static_cast<int>(logits.size()), &storage);
-  return TokenValues(logits, {.domain = params.domain,
-                              .draw = {.params = params.sampling,
-                                       .repetition_penalty =
-                                           params.processors.repetition_penalty,
-                                       .edits = edits.edits,
-                                       .is_allow_list = edits.is_allow_list},
-                              .renormalizes = params.processors.renormalizes});
+  const RowView row =
+      RowAt(selection, *EditsOf(params), place, logits, &storage);
+  return TokenValues(
+      row.logits,
+      {.domain = params.domain,
+       .draw = {.params = params.sampling,
+                .repetition_penalty = params.processors.repetition_penalty,
+                .edits = row.edits.edits,
+                .is_allow_list = row.edits.is_allow_list},
+       .renormalizes = params.processors.renormalizes});
 }
 
 // Processed log-probabilities of a beam's row need not be normalised. They are

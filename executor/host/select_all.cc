@@ -56,14 +56,14 @@ std::vector<TokenScore> SelectNode(const PlanSelection& selection,
                                    int node, std::span<const float> logits,
                                    int vocab_size) {
   std::vector<TokenEdit> storage;
-  const ScoreEdits::View edits = EditsAt(selection, all,
-                                         {.row = tree.row(node),
-                                          .depth = tree.depth(node),
-                                          .logits_row = tree.logits_row(node)},
-                                         vocab_size, &storage);
   const size_t logits_row = selection.first_logits + tree.logits_row(node);
-  return SelectRow(logits.subspan(logits_row * vocab_size, vocab_size),
-                   OptionsOfRow(selection, edits));
+  const RowView row =
+      RowAt(selection, all,
+            {.row = tree.row(node),
+             .depth = tree.depth(node),
+             .logits_row = tree.logits_row(node)},
+            logits.subspan(logits_row * vocab_size, vocab_size), &storage);
+  return SelectRow(row.logits, OptionsOfRow(selection, row.edits));
 }
 
 // The selection of one group, on several threads.
@@ -124,11 +124,10 @@ class GroupWork {
     const bool one_row = Draws(selection_) && selection_.num_rows == 1;
     const int row = one_row ? 0 : item.begin;
     const size_t logits_row = selection_.first_logits + row;
-    const auto scores = logits.subspan(logits_row * vocab_size, vocab_size);
     std::vector<TokenEdit> storage;
-    const ScoreEdits::View edits =
-        EditsAt(selection_, *edits_, {.row = row, .logits_row = row},
-                vocab_size, &storage);
+    const auto [scores, edits] =
+        RowAt(selection_, *edits_, {.row = row, .logits_row = row},
+              logits.subspan(logits_row * vocab_size, vocab_size), &storage);
     if (Draws(selection_)) return DrawFrom(row, item, scores, edits);
     if (best_ != nullptr) return SelectBest(row, scores, edits);
     contenders_->Add(row, OfRow(row, scores, edits));

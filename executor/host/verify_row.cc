@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <deque>
 
+#include "executor/host/logits_place.h"
+#include "kernels/logits/edited_logits.h"
 #include "kernels/verify/verify.h"
 
 namespace espalier {
@@ -42,9 +44,22 @@ class LogitsRows {
     }
   }
 
-  // Returns the rows of the target model.
-  std::vector<VerifyRow> Target(std::span<const float> logits) const {
-    return RowsOf(logits.subspan(Offset(first_)), edits_);
+  // Returns the rows of the target model. If log-probabilities are those after
+  // edits, the rows have them already.
+  std::vector<VerifyRow> Target(std::span<const float> logits) {
+    const std::span<const float> rows = logits.subspan(Offset(first_));
+    if (!RenormalizesDraws(selection_)) return RowsOf(rows, edits_);
+    edited_.resize(Offset(static_cast<int>(edits_.size())));
+    for (size_t i = 0; i < edits_.size(); ++i) {
+      const size_t begin = Offset(static_cast<int>(i));
+      WriteEditedLogits(rows.subspan(begin, vocab_size_),
+                        {.repetition_penalty =
+                             selection_.params->processors.repetition_penalty,
+                         .edits = edits_[i].edits,
+                         .is_allow_list = edits_[i].is_allow_list},
+                        std::span(edited_).subspan(begin, vocab_size_));
+    }
+    return RowsOf(edited_, std::vector<ScoreEdits::View>(edits_.size()));
   }
 
   // Returns the rows of the draft model; empty if drafts have no logits.
@@ -85,6 +100,7 @@ class LogitsRows {
   const int vocab_size_;
   std::vector<std::vector<TokenEdit>> storage_;
   std::vector<ScoreEdits::View> edits_;
+  std::vector<float> edited_;  // [edits_, vocab_size], or empty
   // One entry per drafted token and one more; empty if drafts have no logits.
   std::deque<std::vector<TokenEdit>> draft_storage_;
   std::vector<ScoreEdits::View> draft_edits_;
@@ -96,7 +112,7 @@ std::vector<Candidate> VerifyRowOf(const PlanSelection& selection, int row,
                                    int first_logits, const ScoreEdits& edits,
                                    std::span<const float> logits,
                                    int vocab_size) {
-  const LogitsRows rows(selection, row, first_logits, edits, vocab_size);
+  LogitsRows rows(selection, row, first_logits, edits, vocab_size);
   const std::vector<VerifyRow> target = rows.Target(logits);
   const std::vector<VerifyRow> draft = rows.Draft();
   const VerifiedTokens verified =

@@ -16,6 +16,7 @@
 #include "base/host_device.h"
 #include "base/ids.h"
 #include "base/shared_list.h"
+#include "kernels/logits/timestamp_rule.h"
 
 namespace espalier {
 
@@ -86,9 +87,12 @@ struct ScoreProcessors {
   SharedList<TokenId> forced_last_tokens;
   int max_new_tokens = 0;  // for forced_last_tokens
   EosDecay eos_decay;
-  // True if log-probability scores are normalised after all edits (select.h).
-  // Adds no edit.
+  // True if log-probability scores are normalised after all edits (select.h),
+  // and samples' log-probabilities, too. Adds no edit.
   bool renormalizes = false;
+  // If set, edits act on logits, then the rule does, and scores are normalised
+  // afterwards (edited_logits.h). Adds no edit.
+  std::optional<TimestampRule> timestamps;
 
   // True if edits depend on the tokens so far. Sequences of one token do not
   // make it true: their ban or bias applies everywhere.

@@ -46,6 +46,7 @@ constexpr const char* kParams[] = {
     R"({})",
     // Beams.
     R"({"num_beams": 4, "n": 3, "length_penalty": 0.6})",
+    R"({"num_beams": 4, "n": 4, "length_counts_eos": false})",
     R"({"num_beams": 3, "num_return_sequences": 2, "length_penalty": 2,
         "length_penalty_form": "wu", "early_stopping": "never"})",
     R"({"num_beams": 4, "early_stopping": true, "patience": 2, "n": 4})",
@@ -62,6 +63,9 @@ constexpr const char* kParams[] = {
     // Samples.
     R"({"do_sample": true, "n": 3, "seed": 5})",
     R"({"do_sample": true, "n": 2, "best_of": 5, "seed": 6, "logprobs": 2})",
+    R"({"do_sample": true, "n": 2, "best_of": 5, "seed": 6,
+        "length_counts_eos": false, "renormalize_logits": true,
+        "suppress_tokens": [5, 6, 7, 8, 9], "temperature": 0.8})",
     R"({"do_sample": true, "temperature": 0.5, "seed": 7})",
     R"({"do_sample": true, "temperature": 0, "n": 2})",
     R"({"temperature": 0})",
@@ -210,6 +214,27 @@ constexpr const char* kParams[] = {
         "priority": 4503599627370496})",
 };
 
+// Params with timestamps, a field of C++ alone.
+constexpr const char* kTimedParams[] = {
+    R"({"length_counts_eos": false})",
+    R"({"num_beams": 5, "n": 5, "length_counts_eos": false})",
+    R"({"num_beams": 4, "n": 3, "early_stopping": true, "patience": 2,
+        "suppress_tokens": [5, 31], "logprobs": 2,
+        "logprobs_mode": "processed_logprobs"})",
+    R"({"num_beams": 3, "n": 3, "repetition_penalty": 1.3, "min_tokens": 3,
+        "logit_bias": {"33": 1.5}, "frequency_penalty": 0.2})",
+    R"({"do_sample": true, "n": 2, "best_of": 5, "seed": 31,
+        "temperature": 0.7, "length_counts_eos": false})",
+    R"({"do_sample": true, "n": 3, "seed": 32, "top_k": 12, "logprobs": 1,
+        "logprobs_mode": "processed_logprobs", "no_repeat_ngram_size": 2})",
+};
+
+// The text of the request at a place of AllRequests().
+const char* ParamsAt(size_t i) {
+  return i < std::size(kParams) ? kParams[i]
+                                : kTimedParams[i - std::size(kParams)];
+}
+
 TEST(EveryParamTest, EveryFieldOfTheFormatIsAmongThem) {
   std::set<const ParamField*> present;
   for (const char* params : kParams) {
@@ -312,12 +337,17 @@ TEST(EveryParamTest, PrioritiesThatAreTakenHaveTurnsOfTheirOwn) {
 std::vector<Request> AllRequests(const ModelDescription& model) {
   std::mt19937 random(7);
   std::vector<Request> requests;
-  for (const char* params : kParams) {
+  for (size_t r = 0; r < std::size(kParams) + std::size(kTimedParams); ++r) {
+    const char* const params = ParamsAt(r);
     const RequestLine line = ParseRequestLine(
         R"({"prompt_tokens": [1], "params": )" + std::string(params) + "}");
     EXPECT_OK(line.body);
     Request& request = requests.emplace_back();
     request.params = line.body->params;
+    if (r >= std::size(kParams)) {
+      request.params.timestamps = {
+          .first_time = 30, .end = 2, .no_timestamps = 29};
+    }
     if (!request.params.max_new_tokens && !request.params.allowed_sequences) {
       request.params.max_new_tokens = 8;
     }
@@ -396,7 +426,7 @@ void ExpectSame(const std::vector<std::string>& together,
   ASSERT_GE(together.size(), 65u);
   for (size_t i = 0; i < together.size(); ++i) {
     EXPECT_EQ(together[i], alone[i % alone.size()])
-        << kParams[i % alone.size()];
+        << ParamsAt(i % alone.size());
   }
 }
 

@@ -46,6 +46,8 @@ class Maker {
   void AddSequenceBias(GenerationParams* params);
   // Adds a language that bans leave a token of.
   void AddLanguage(GenerationParams* params);
+  // Makes the last quarter of the tokens times, if params may have any.
+  void AddTimestamps(GenerationParams* params);
 
   std::mt19937& random_;
   const ModelDescription& model_;
@@ -255,6 +257,21 @@ void Maker::AddLanguage(GenerationParams* params) {
                  "[^aeiou]+", "(le chat noir|la souris grise)( dort)*"})};
 }
 
+void Maker::AddTimestamps(GenerationParams* params) {
+  const bool is_drawn = params->stochastic || params->num_beam_groups > 1 ||
+                        (params->num_beams > 1 && params->do_sample);
+  if (!model_.selects_on_host || is_drawn || params->constraint ||
+      params->allowed_sequences || params->allowed_token_ids ||
+      params->speculate || OneIn(2)) {
+    return;
+  }
+  params->timestamps = {
+      .first_time = model_.vocab_size * 3 / 4, .end = 2, .no_timestamps = 3};
+  if (OneIn(4)) params->timestamps->max_initial_step = 700;
+  params->timestamps->after_prefix = OneIn(4);
+  params->length_counts_eos = OneIn(2);
+}
+
 void Maker::AddOthers(Request* request) {
   AddEdits(&request->params);
   const bool is_restricted =
@@ -268,6 +285,7 @@ void Maker::AddOthers(Request* request) {
       CanDraftBy(SpeculationMethod::kConstraint, request->params) && OneIn(2)) {
     request->params.speculate->method = SpeculationMethod::kConstraint;
   }
+  AddTimestamps(&request->params);
   if (limits_.scores && OneIn(8)) AddContinuations(request);
   if (!request->params.prompt_logprobs || OneIn(2)) return;
   request->params.logprobs_start =
@@ -286,8 +304,7 @@ void Maker::AddEdits(GenerationParams* params) {
     params->exponential_decay_length_penalty = {Below(8),
                                                 OneOf({0.7, 1.05, 1.5})};
   }
-  const bool is_search = IsBeamSearch(*params) && !params->stochastic;
-  if (model_.selects_on_host || !is_search) {
+  if (model_.selects_on_host || params->stochastic) {
     params->renormalize_logits = OneIn(3);
   }
   if (params->logprobs && model_.selects_on_host && OneIn(2)) {

@@ -65,6 +65,7 @@ TEST(MixtureRequestsTest, AllKindsAndWidthsComeUp) {
         p.no_repeat_ngram_size > 0 || p.bad_words_ids.size() > 1;
     kinds["stop"] += !p.stop.empty();
     kinds["sequences"] += p.allowed_sequences.has_value();
+    kinds["timestamps"] += p.timestamps.has_value();
     kinds["constraint"] += p.constraint.has_value();
     kinds["logprobs"] += p.logprobs.has_value();
     kinds["prompt_logprobs"] += p.prompt_logprobs.has_value();

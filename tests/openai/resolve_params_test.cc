@@ -109,9 +109,9 @@ TEST(ResolveParamsTest, FieldsWithoutEffectHaveAWarning) {
         IdleWarnings(*call, ResolveParams(*call, {}, {}, Model(), 10).params),
         "; ");
   };
-  EXPECT_EQ(warning(R"("length_penalty": 2.0, "renormalize_logits": true)"),
-            "length_penalty and renormalize_logits have no effect with one "
-            "beam; num_beams 2 or more gives them one");
+  EXPECT_EQ(warning(R"("length_penalty": 2.0, "early_stopping": true)"),
+            "length_penalty and early_stopping have no effect with one beam; "
+            "num_beams 2 or more gives them one");
   EXPECT_EQ(warning(R"("length_penalty": 1.0)"), "");
   EXPECT_EQ(warning(R"("length_penalty": 2.0, "num_beams": 2)"), "");
   EXPECT_EQ(warning(R"("num_beams": 4, "num_beam_groups": 2)"),

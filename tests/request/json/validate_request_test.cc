@@ -112,8 +112,9 @@ TEST(ValidateRequestTest, WhatOnlyAHostSelectsByIsRefusedElsewhere) {
     return Message(ValidateRequest(model, &request));
   };
   EXPECT_EQ(check(R"({"num_beams": 2, "renormalize_logits": true})"),
-            "renormalize_logits must be false with beams where a GPU selects, "
-            "got true");
+            "renormalize_logits must be false where a GPU selects, got true");
+  EXPECT_EQ(check(R"({"do_sample": true, "renormalize_logits": true})"),
+            "renormalize_logits must be false where a GPU selects, got true");
   EXPECT_EQ(check(R"({"sequence_bias": [[[7], 1], [[8, 9], 1]]})"),
             "sequence_bias must be of single tokens where a GPU selects, got "
             "one of 2");
@@ -124,8 +125,7 @@ TEST(ValidateRequestTest, WhatOnlyAHostSelectsByIsRefusedElsewhere) {
             "logprobs_mode must be raw_logprobs where a GPU selects, got "
             "processed_logprobs");
   for (const char* params :
-       {R"({"renormalize_logits": true, "do_sample": true})",
-        R"({"renormalize_logits": true, "stochastic": true, "num_beams": 2})",
+       {R"({"renormalize_logits": true, "stochastic": true, "num_beams": 2})",
         R"({"sequence_bias": [[[7], 1]], "begin_suppress_tokens": 9})",
         R"({"exponential_decay_length_penalty": [3, 1.1]})"}) {
     EXPECT_EQ(check(params), "") << params;

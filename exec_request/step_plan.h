@@ -40,9 +40,8 @@
 #include "base/page_copy.h"
 #include "base/small_vector.h"
 #include "base/token_log_prob.h"
-#include "exec_request/draft_logits.h"
 #include "exec_request/encoder_input.h"
-#include "exec_request/pending_draft.h"
+#include "exec_request/plan_drafts.h"
 #include "kernels/logits/score_edits.h"
 #include "kernels/logits/score_processors.h"
 #include "kernels/sample/sample.h"
@@ -119,22 +118,6 @@ struct SelectionParams {
 // null.
 std::shared_ptr<const ScoreEdits> EditsOf(const SelectionParams& params);
 
-// Drafted paths that beams may take, one plan row for each: row i feeds the
-// last token of beam ranks[i], then drafts[i]. A beam may have several rows,
-// and one without a path has a row with its own token alone. The result covers
-// as many steps as the paths decide (SelectionResult::further).
-struct PathRows {
-  std::vector<int> ranks = {};  // ascending, every beam at least once
-  std::vector<std::vector<TokenId>> drafts = {};  // [ranks]
-
-  bool empty() const { return ranks.empty(); }
-  // Returns the number of tokens that each row feeds: one, and its drafts.
-  std::vector<int> num_tokens() const;
-  // Returns the number of tokens of all rows beyond one token of each of
-  // `num_beams` beams.
-  int num_drafted(int num_beams) const;
-};
-
 // Joint top-k: the best continuations of all rows together, by cumulative
 // score. The group's next beams are the first `num_slots` of them that do not
 // end in an EOS id. AssignSlots() maps these to slots
@@ -199,50 +182,6 @@ struct RowSelection {
   // alone. The noise depends on the rank of the row's beam.
   bool gumbel_top_k = false;
   RowRanking ranking = {};
-};
-
-// Drafts of samples, which the step verifies. There is one sample for each row.
-// No continuation follows such a step. Rows ahead of its result may, if a draft
-// model drafts for each row within both steps (DraftSequence::verified_by).
-struct SampleDrafts {
-  // Tokens that each row feeds after its last one. [num_rows]; empty: there are
-  // no drafts, and all fields are unset.
-  std::vector<std::vector<TokenId>> tokens = {};
-  // Logits that a draft model drew the drafts from: [num_rows], at least one
-  // row for each drafted token. Empty: the drafts were not sampled (verify.h).
-  std::vector<DraftLogits> logits = {};
-  // Written by a GPU executor: drafts that its device is still sampling while
-  // the host prepares the step (pending_draft.h). [num_rows], or empty if none
-  // is. An entry is empty if the row's draft is in `tokens`; otherwise `tokens`
-  // has as many zeros for it.
-  std::vector<PendingDraft> pending = {};
-  // Written by a GPU executor: drafts that the preceding plan verifies and
-  // whose result the host has not read. [num_rows], or empty. If the device
-  // accepts `a` tokens of row r's draft and samples `t` after them
-  // (VerifiedDraft), row r starts with token `t`, `a` positions later than
-  // planned, and its num_generated is larger by `a`. This selection and its
-  // rows assume a = 0 and any `t`; the row's pages cover every `a`.
-  //
-  // Cumulative scores are unknown: each candidate of the result has its own
-  // log-probability alone.
-  std::vector<PendingDraft> verified_before = {};
-  // Rows ahead: they were written before the result of the preceding plan was
-  // read, which has the same samples, and assume that it accepts no drafted
-  // token and that one token of any value follows. So a row begins a position
-  // after the sample's last known token, and its num_generated is larger by
-  // one. All other fields, and the sequences of StepPlan::drafting, are those
-  // before that result. A row's pages cover every result. The executor
-  // completes the rows (executor/drafts/rows_ahead.h): samples that have ended
-  // feed nothing and are not in the result. Only an EOS id ends these samples;
-  // none reaches max_new_tokens in the earlier step.
-  bool is_ahead = false;
-  // Largest length of each draft. Sampled drafts end early at the end of a
-  // text, but capacity is reserved for this length: if it depended on the
-  // sampled length, short drafts would be verified more often, which would bias
-  // the distribution of the output.
-  int max_tokens = 0;
-
-  bool empty() const { return tokens.empty(); }
 };
 
 // Sampling: one token for each of `samples` (kernels/sample/sample.h), in this
@@ -406,52 +345,6 @@ struct PlanPromptLogprobs {
   int num_logprobs = 0;         // best tokens reported for each
 };
 
-// Beam search of drafted sequences, which are its live beams in rank order.
-// Fields as in PlanSelection.
-struct DraftedSearch {
-  int num_beams = 1;  // largest number of live beams
-  int num_candidates = 1;
-  std::vector<TokenId> eos_token_ids;  // ascending
-};
-
-// Plan row that verifies a draft, and its selection and row in the selection.
-// The row is planned for DraftSequence::num_tokens drafted tokens; FillDrafts
-// inserts the actual ones (fill_drafts.h).
-struct DraftTarget {
-  int plan_row = -1;  // none
-  int selection = -1;
-  int rank = 0;
-};
-
-// Sequence that the executor's draft model drafts tokens for
-// (docs/speculation.md). This step or a later one verifies the draft. The draft
-// model keeps its state of each sequence, by request and sample, until the
-// request ends. It compares the state with the sequence's tokens, so the plan
-// does not say which tokens of the last draft were accepted.
-//
-// Beams of one search are drafted together: the draft model continues their
-// beam search by num_tokens steps.
-struct DraftSequence {
-  RequestId request;
-  int sample = 0;  // index in the request, or the beam's rank
-  std::shared_ptr<const std::vector<TokenId>> prompt;  // not null
-  std::vector<TokenId> generated = {};  // at least one; the last is not fed
-  int num_tokens = 1;                   // to draft at most, >= 1
-  // Sampling parameters of the request.
-  std::shared_ptr<const SelectionParams> params;
-  // The rows of this step that verify the draft; otherwise a later plan does:
-  // for a beam, and for a sample with a constraint, whose legal tokens depend
-  // on the draft.
-  DraftTarget verified_by = {};
-  // As SampleDrafts::verified_before. `generated` ends before that draft; the
-  // new draft begins where verification of that draft ends.
-  PendingDraft verified_before = {};
-  // For a beam: its cumulative score and its search; null for a sample. A plan
-  // drafts for all live beams of a search, to one length.
-  float cum_log_prob = 0;
-  std::shared_ptr<const DraftedSearch> search = nullptr;
-};
-
 struct StepPlan {
   std::vector<PlanRow> rows;
   std::vector<TokenId> tokens;  // [sum of num_tokens]
@@ -558,35 +451,6 @@ struct PromptLogprobsResult {
   RequestId request;
   std::vector<TokenLogProb> logprobs;  // [tokens]
 };
-
-// Drafted continuation of a beam, and the cumulative score at its end, by which
-// the paths of a search rank.
-struct DraftPath {
-  std::vector<TokenId> tokens;
-  float cum_log_prob = 0;
-};
-
-// Result of one DraftSequence.
-struct DraftedTokens {
-  std::vector<TokenId> tokens = {};  // num_tokens at most, may be empty
-  // For a beam, in place of `tokens`: every path that the draft model's search
-  // took from it, up to the point where it was pruned. No path is a prefix of
-  // another.
-  std::vector<DraftPath> paths = {};
-  // Logits that the tokens were drawn from, [tokens, vocab_size]; empty unless
-  // NeedsDraftLogits.
-  DraftLogits logits = {};
-  // Set while a device samples the draft, until the verifying step has ended.
-  // Then `tokens` has as many zeros.
-  PendingDraft pending = {};
-  // True: there is no draft, because the draft model lacks more tokens of the
-  // sequence than remain of StepPlan::max_draft_step_tokens after the sequences
-  // that lack fewer.
-  bool is_behind = false;
-};
-
-// True if verification needs the logits that drafts were drawn from.
-bool NeedsDraftLogits(const SelectionParams& params);
 
 struct StepResult {
   // Results of the plan's selections, then of its continuations, in plan order.

@@ -33,7 +33,7 @@ KNOWN = {
     ("exec_request/cuda_model.h", "kernels/attention/cuda_attention.h"),
     ("exec_request/diverse_choice.h", "kernels/select/select.h"),
     ("exec_request/draft_tree.h", "kernels/logits/candidate.h"),
-    ("exec_request/pending_draft.h", "kernels/verify/verified_draft.h"),
+    ("exec_request/plan_drafts.h", "kernels/verify/verified_draft.h"),
     ("exec_request/step_plan.h", "kernels/logits/score_edits.h"),
     ("exec_request/step_plan.h", "kernels/logits/score_processors.h"),
     ("exec_request/step_plan.h", "kernels/sample/sample.h"),

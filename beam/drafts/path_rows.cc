@@ -5,7 +5,7 @@
 #include <ranges>
 #include <utility>
 
-#include "exec_request/draft_end.h"
+#include "exec_request/plan_drafts.h"
 
 namespace espalier {
 namespace {

@@ -9,7 +9,7 @@
 #include "beam/strategy/describe_rows.h"
 #include "beam/strategy/length_penalty.h"
 #include "beam/strategy/selection_options.h"
-#include "exec_request/draft_end.h"
+#include "exec_request/plan_drafts.h"
 
 namespace espalier {
 

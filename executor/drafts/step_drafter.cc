@@ -5,8 +5,8 @@
 #include "base/check.h"
 #include "base/memory.h"
 #include "base/status.h"
-#include "exec_request/fill_drafts.h"
 #include "executor/drafts/catch_model_errors.h"
+#include "executor/drafts/fill_drafts.h"
 
 namespace espalier {
 namespace {

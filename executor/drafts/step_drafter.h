@@ -53,7 +53,7 @@ class StepDrafter {
   };
 
   //   may_pend  drafts may be pending when Begin() returns
-  //             (exec_request/pending_draft.h)
+  //             (exec_request/plan_drafts.h)
   StepDrafter(std::shared_ptr<DraftModel> model, int page_size,
               bool may_pend = false)
       : model_(std::move(model)), page_size_(page_size), may_pend_(may_pend) {}

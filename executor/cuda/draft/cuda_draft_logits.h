@@ -16,7 +16,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/cuda_resources.h"
-#include "exec_request/draft_logits.h"
+#include "exec_request/plan_drafts.h"
 
 namespace espalier {
 

@@ -1,8 +1,8 @@
-// CudaDraftSampler: samples drafts on a GPU (exec_request/draft_sampler.h). The
-// host sends the first tokens and sampling parameters of some sequences. The
-// steps of the draft model, with their draws and the inputs of the next step,
-// are replayed from graphs. The device writes the tokens of all steps to pinned
-// memory.
+// CudaDraftSampler: samples drafts on a GPU (executor/drafts/draft_sampler.h).
+// The host sends the first tokens and sampling parameters of some sequences.
+// The steps of the draft model, with their draws and the inputs of the next
+// step, are replayed from graphs. The device writes the tokens of all steps to
+// pinned memory.
 //
 //   delta ─> tail copies ─> first step ─> next step ─> ... ─> tokens
 //                           [ forward pass, draw and keep logits, advance ]
@@ -42,13 +42,13 @@
 #include "base/cuda_pinned_memory.h"
 #include "base/cuda_resources.h"
 #include "exec_request/cuda_model.h"
-#include "exec_request/draft_sampler.h"
 #include "executor/cuda/draft/cuda_draft_batch.h"
 #include "executor/cuda/draft/cuda_draft_logits.h"
 #include "executor/cuda/draft/cuda_draft_memory.h"
 #include "executor/cuda/draft/cuda_draft_runner.h"
 #include "executor/cuda/transfer/cuda_delta.h"
 #include "executor/cuda/transfer/cuda_delta_buffer.h"
+#include "executor/drafts/draft_sampler.h"
 #include "kernels/kv_cache/cuda_cache_engine.h"
 #include "kernels/verify/cuda_verified_drafts.h"
 #include "kernels/verify/verified_draft.h"

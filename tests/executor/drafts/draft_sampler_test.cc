@@ -1,7 +1,7 @@
 // A draft model with a sampler drafts the same tokens as without: over texts
 // that grow by some of the drafts, for samples that share prompts and have
 // different lengths, with processors that the sampler supports and others.
-#include "exec_request/draft_sampler.h"
+#include "executor/drafts/draft_sampler.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "exec_request/fill_drafts.h"
+#include "executor/drafts/fill_drafts.h"
 #include "tests/status_matchers.h"
 
 namespace espalier::testing {

@@ -16,9 +16,9 @@
 #include <thread>
 #include <vector>
 
-#include "exec_request/draft_sampler.h"
 #include "exec_request/model.h"
 #include "exec_request/step_executor.h"
+#include "executor/drafts/draft_sampler.h"
 #include "executor/drafts/step_drafter.h"
 
 namespace espalier::testing {

@@ -18,8 +18,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "exec_request/draft_logits.h"
-#include "exec_request/pending_draft.h"
+#include "exec_request/plan_drafts.h"
 #include "exec_request/step_plan.h"
 
 namespace espalier {

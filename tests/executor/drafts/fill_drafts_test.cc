@@ -1,6 +1,6 @@
 // Plans that are filled with drafts are those that would have been written had
 // the drafts been known.
-#include "exec_request/fill_drafts.h"
+#include "executor/drafts/fill_drafts.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

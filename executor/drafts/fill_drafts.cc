@@ -1,4 +1,4 @@
-#include "exec_request/fill_drafts.h"
+#include "executor/drafts/fill_drafts.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "exec_request/draft_end.h"
+#include "exec_request/plan_drafts.h"
 
 namespace espalier {
 namespace {

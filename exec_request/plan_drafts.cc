@@ -1,4 +1,4 @@
-#include "exec_request/draft_logits.h"
+#include "exec_request/plan_drafts.h"
 
 #include "base/check.h"
 

@@ -1,6 +1,7 @@
 #include "examples/cli/commands/constrain_command.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <random>
@@ -27,6 +28,7 @@
 #include "constrain/start_after.h"
 #include "constrain/token_constraint.h"
 #include "espalier/model_text.h"
+#include "examples/cli/commands/check_lines.h"
 #include "examples/cli/commands/constrain_items.h"
 #include "examples/cli/input/line_reader.h"
 #include "examples/cli/output/exit_code.h"
@@ -553,42 +555,19 @@ class ConstrainRun {
     return absl::OkStatus();
   }
 
-  absl::Status CheckLines(LineReader& reader) {
-    int64_t number = 0;
-    while (!output_.failed()) {
-      ASSIGN_OR_RETURN(const std::vector<std::string> lines, reader.Read());
-      if (lines.empty()) break;
-      for (const std::string& line : lines) {
-        ++number;
-        if (line.find_first_not_of(" \t\r") == line.npos) continue;
-        CheckLine(line, Concat(reader.name(), ":", number));
-      }
-    }
-    if (number == 0 && !output_.failed())
-      PrintNote("no lines in " + reader.name());
-    return absl::OkStatus();
+  // Checks a line of a file, JSON.
+  absl::Status CheckLine(const std::string& line) {
+    ASSIGN_OR_RETURN(const std::string text, ReadTextLine(line));
+    return CheckText(text);
   }
 
-  int exit_code() const {
-    return num_outside_ > 0 ? kSomeFailed : kAllSucceeded;
-  }
+  int64_t num_outside() const { return num_outside_; }
 
  private:
-  void CheckLine(const std::string& line, const std::string& place) {
-    const absl::StatusOr<std::string> text = ReadTextLine(line);
-    const absl::Status status = text.ok() ? CheckText(*text) : text.status();
-    if (status.ok()) return;
-    ++num_outside_;
-    if (options_.json) {
-      output_.Write(WriteJson(json::object{{"error", Message(status)}}) + "\n");
-    }
-    PrintToStderr(Concat("espalier: ", place, ": ", Message(status), "\n"));
-  }
-
   const ConstrainOptions& options_;
   const Language& language_;
   Output& output_;
-  int64_t num_outside_ = 0;  // texts, and lines that are none
+  int64_t num_outside_ = 0;  // texts
 };
 
 absl::Status CheckOptions(const ConstrainOptions& options) {
@@ -669,15 +648,20 @@ absl::StatusOr<int> Constrain(const ConstrainOptions& options) {
   ASSIGN_OR_RETURN(const std::unique_ptr<Output> output, Output::Open("-"));
   ConstrainRun run(options, language, *output);
   run.DescribeLanguage();
+  int64_t num_outside = 0;
   if (reader != nullptr) {
-    RETURN_IF_ERROR(run.CheckLines(*reader));
+    ASSIGN_OR_RETURN(num_outside, CheckLines(*reader, options.json, *output,
+                                             [&](const std::string& line) {
+                                               return run.CheckLine(line);
+                                             }));
   } else {
     for (const std::string& text : options.texts) {
       RETURN_IF_ERROR(run.CheckText(text));
     }
   }
   RETURN_IF_ERROR(output->Close());
-  return run.exit_code();
+  num_outside += run.num_outside();
+  return num_outside > 0 ? kSomeFailed : kAllSucceeded;
 }
 
 const char kConstrainExamples[] =

@@ -1,5 +1,6 @@
 #include "examples/cli/commands/constrain_items.h"
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <random>
@@ -15,6 +16,7 @@
 #include "base/wording.h"
 #include "constrain/item_catalogue.h"
 #include "espalier/model_text.h"
+#include "examples/cli/commands/check_lines.h"
 #include "examples/cli/input/line_reader.h"
 #include "examples/cli/output/exit_code.h"
 #include "examples/cli/output/output.h"
@@ -69,39 +71,14 @@ class ItemsRun {
     return CheckTokens(*read);
   }
 
-  // Checks the items of a file, JSON lines. A line that is none counts as
-  // outside.
-  absl::Status CheckLines(LineReader& reader) {
-    int64_t number = 0;
-    while (!output_.failed()) {
-      ASSIGN_OR_RETURN(const std::vector<std::string> lines, reader.Read());
-      if (lines.empty()) break;
-      for (const std::string& line : lines) {
-        ++number;
-        if (line.find_first_not_of(" \t\r") == line.npos) continue;
-        const absl::StatusOr<std::vector<TokenId>> item =
-            ReadItem(line, tokenizer_, vocab_size());
-        const absl::Status status =
-            item.ok() ? CheckTokens(*item) : item.status();
-        if (status.ok()) continue;
-        ++num_outside_;
-        if (options_.json) {
-          output_.Write(WriteJson(json::object{{"error", Message(status)}}) +
-                        "\n");
-        }
-        PrintToStderr(Concat("espalier: ", reader.name(), ":", number, ": ",
-                             Message(status), "\n"));
-      }
-    }
-    if (number == 0 && !output_.failed()) {
-      PrintNote("no lines in " + reader.name());
-    }
-    return absl::OkStatus();
+  // Checks a line of a file, JSON.
+  absl::Status CheckLine(const std::string& line) {
+    ASSIGN_OR_RETURN(const std::vector<TokenId> item,
+                     ReadItem(line, tokenizer_, vocab_size()));
+    return CheckTokens(item);
   }
 
-  int exit_code() const {
-    return num_outside_ > 0 ? kSomeFailed : kAllSucceeded;
-  }
+  int64_t num_outside() const { return num_outside_; }
 
  private:
   int vocab_size() const {
@@ -228,15 +205,20 @@ absl::StatusOr<int> ConstrainToItems(const ConstrainOptions& options,
   ASSIGN_OR_RETURN(const std::unique_ptr<Output> output, Output::Open("-"));
   ItemsRun run(options, *std::move(items), read_ms, tokenizer, *output);
   RETURN_IF_ERROR(run.Describe());
+  int64_t num_outside = 0;
   if (reader != nullptr) {
-    RETURN_IF_ERROR(run.CheckLines(*reader));
+    ASSIGN_OR_RETURN(num_outside, CheckLines(*reader, options.json, *output,
+                                             [&](const std::string& line) {
+                                               return run.CheckLine(line);
+                                             }));
   } else {
     for (const std::string& argument : options.texts) {
       RETURN_IF_ERROR(run.Check(argument));
     }
   }
   RETURN_IF_ERROR(output->Close());
-  return run.exit_code();
+  num_outside += run.num_outside();
+  return num_outside > 0 ? kSomeFailed : kAllSucceeded;
 }
 
 }  // namespace espalier::cli

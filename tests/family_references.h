@@ -28,15 +28,21 @@ struct FamilyHypothesis {
 struct FamilyReference {
   Request request;
   std::vector<FamilyHypothesis> hypotheses;  // best first
+  double cum_log_prob = NAN;                 // best hypothesis; NAN: unknown
 };
 
 inline FamilyReference ParseFamilyReference(const json::value& line) {
-  FamilyReference reference = {ReferenceRequest(line), {}};
+  FamilyReference reference;
+  reference.request = ReferenceRequest(line);
   for (const json::value& from : line.at("hypotheses").as_array()) {
     const json::value& score = from.at("score");
     reference.hypotheses.push_back(
         {HypothesisTokens(from),
          score.is_null() ? NAN : score.to_number<double>()});
+    const json::value* const sum = from.as_object().if_contains("cum_log_prob");
+    if (sum != nullptr && reference.hypotheses.size() == 1) {
+      reference.cum_log_prob = sum->to_number<double>();
+    }
   }
   return reference;
 }

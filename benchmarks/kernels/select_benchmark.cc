@@ -9,6 +9,7 @@
 #include <random>
 #include <vector>
 
+#include "kernels/logits/edited_logits.h"
 #include "kernels/select/merge_candidates.h"
 #include "kernels/select/select.h"
 
@@ -72,6 +73,39 @@ BENCHMARK(SelectRowFast)
     ->Unit(benchmark::kMicrosecond);
 BENCHMARK(SelectRowEdited)->Apply(RowSizes);
 BENCHMARK(SelectRowTwin)->Apply(RowSizes);
+
+// Whisper's rows and bans: of symbols, and by the rule of timestamps after
+// text.
+void SelectRowTimed(benchmark::State& state) {
+  constexpr int kVocabSize = 51865;
+  const std::vector<float> logits = NormalLogits(kVocabSize, 1);
+  const TimestampRule rule = {
+      .first_time = 50364, .end = 50257, .no_timestamps = 50363};
+  std::vector<TokenEdit> bans;
+  for (TokenId t = 0; t < 88; ++t) {
+    bans.push_back({.token = 570 * t, .banned = true});
+  }
+  const bool has_rule = state.range(0) != 0;
+  std::vector<float> edited(kVocabSize);
+  RowOptions options = {.num_candidates = 10};
+  if (!has_rule) options.edits = bans;
+  for (auto _ : state) {
+    if (has_rule) {
+      WriteEditedLogits(
+          logits,
+          {.edits = bans,
+           .rule = &rule,
+           .state = {.last = TimestampState::kText, .last_time = 50400}},
+          edited);
+    }
+    benchmark::DoNotOptimize(SelectRow(has_rule ? edited : logits, options));
+  }
+}
+BENCHMARK(SelectRowTimed)
+    ->ArgName("rule")
+    ->Arg(0)
+    ->Arg(1)
+    ->Unit(benchmark::kMicrosecond);
 
 // A group of `beams` rows that each offer m = 2 * beams tokens.
 template <std::vector<Candidate> (*kMerge)(

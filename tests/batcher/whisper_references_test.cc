@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,21 +24,37 @@ namespace {
 using namespace ::espalier::testing;  // NOLINT
 using ::testing::HasSubstr;
 
-std::vector<FamilyReference> ReadWhisperReferences(const std::string& model) {
+std::optional<TimestampParams> TimestampsOf(const json::value& line) {
+  const json::value* const rule = line.as_object().if_contains("timestamps");
+  if (rule == nullptr) return std::nullopt;
+  const auto token = [&](const char* name) {
+    return rule->at(name).to_number<int64_t>();
+  };
+  TimestampParams params = {.first_time = token("first_time"),
+                            .end = token("end"),
+                            .no_timestamps = token("no_timestamps")};
+  if (rule->as_object().contains("max_initial_step")) {
+    params.max_initial_step = token("max_initial_step");
+  }
+  return params;
+}
+
+std::vector<FamilyReference> ReadWhisperReferences(
+    const std::string& model, const char* name = "/requests.jsonl") {
   const auto file =
       SafetensorsFile::Open(WhisperPath(model) + "/logits.safetensors");
   EXPECT_OK(file);
   std::vector<std::shared_ptr<const FeatureMatrix>> features;
   for (int i = 0; i < 4; ++i) features.push_back(StoredFeatures(*file, i));
   std::vector<FamilyReference> references;
-  for (json::value line :
-       ReadReferenceLines(WhisperPath(model) + "/requests.jsonl")) {
+  for (json::value line : ReadReferenceLines(WhisperPath(model) + name)) {
     const int number = line.at("features").to_number<int>();
     line.as_object()["prompt_tokens"] = json::array{1};
     FamilyReference& reference =
         references.emplace_back(ParseFamilyReference(line));
     reference.request.prompt_tokens.clear();
     reference.request.features = features.at(number);
+    reference.request.params.timestamps = TimestampsOf(line);
   }
   return references;
 }
@@ -124,6 +141,32 @@ TEST_P(WhisperReferencesTest, PreemptedSharedAndWithDraftsTheyAreTheSame) {
   }
   EXPECT_GT(run.stats.num_preemptions, 0);
   EXPECT_GT(run.stats.num_cached_tokens, 0);
+}
+
+// openai's filters and decoders over the model's logits
+// (tools/make_timestamp_references.py). Few pages, so that requests are
+// preempted.
+TEST(WhisperTimestampsTest, HypothesesAreThoseOfOpenai) {
+  const auto references = ReadWhisperReferences("whisper", "/timestamps.jsonl");
+  ASSERT_GE(references.size(), 40u);
+  int num_ended = 0;
+  for (const int num_pages : {3000, 60}) {
+    SCOPED_TRACE(num_pages);
+    const auto model = LoadWhisperPages("whisper", 3, num_pages);
+    const WhisperRun run =
+        RunWhisper(*model, RequestsOf(references),
+                   {.max_step_tokens = 70, .validate_steps = true});
+    for (size_t i = 0; i < references.size(); ++i) {
+      SCOPED_TRACE(i);
+      ASSERT_OK(run.results[i]);
+      const std::vector<Hypothesis>& found = run.results[i]->hypotheses;
+      ExpectFamilyHypotheses(found, references[i]);
+      EXPECT_NEAR(found[0].cum_log_prob, references[i].cum_log_prob, 1e-4);
+      num_ended += found[0].finish_reason == FinishReason::kEos;
+    }
+    EXPECT_EQ(run.stats.num_preemptions > 0, num_pages == 60);
+  }
+  EXPECT_GT(num_ended, 20);
 }
 
 TEST_P(WhisperReferencesTest, RefusesOtherSources) {

@@ -528,8 +528,7 @@ inline std::vector<MalformedRequest> MalformedParams() {
              "num_beam_groups must be 1 with stochastic, got 2"),
       params(R"({"stochastic": true, "num_beams": 4, "length_penalty": 2})",
              "length_penalty must be 1 with stochastic, got 2"),
-      params(R"({"stochastic": true, "length_counts_eos": false,
-                 "num_beams": 2})",
+      params(R"({"stochastic": true, "length_counts_eos": false})",
              "length_counts_eos must be true with stochastic, got false"),
       params(R"({"stochastic": true, "length_penalty_form": "wu"})",
              "length_penalty_form must be \"power\" with stochastic, got "

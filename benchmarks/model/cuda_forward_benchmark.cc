@@ -253,7 +253,7 @@ class Profile {
     const TransformerConfig& config = transformer_.config();
     for (int i = 0; i < config.num_layers(); ++i) {
       RETURN_IF_ERROR(CudaRotateAndStore(
-          out_.data(), num_rows_, config.num_heads,
+          out_.data(), num_rows_, config.num_heads, /*bias=*/nullptr,
           {static_cast<const float*>(weights_[TablePart::kEmbedding].data),
            static_cast<const float*>(weights_[TablePart::kEmbedding].data)},
           slots, transformer_.cache(), i, stream));

@@ -27,11 +27,15 @@ struct RotateShape {
   int page_size = 0;
 };
 
+__device__ __forceinline__ float4 Plus(float4 a, float4 b) {
+  return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w};
+}
+
 // `pages` is the layer's memory, in the layout of CudaKvCache.
 template <typename T>
 __global__ void __launch_bounds__(RotatePolicy::kThreads)
-    RotateAndStore(T* qkv, RotateShape shape, CudaRotary rotary,
-                   CudaTokenSlots slots, T* pages) {
+    RotateAndStore(T* qkv, RotateShape shape, const float* bias,
+                   CudaRotary rotary, CudaTokenSlots slots, T* pages) {
   LaunchDependents();
   const int half = shape.head_dim / 2;
   const int vectors = half / kVector;
@@ -46,18 +50,27 @@ __global__ void __launch_bounds__(RotatePolicy::kThreads)
   const int table = slots.token_tables[token];
   const int page = slots.tables[int64_t{table} * slots.table_stride +
                                 position / shape.page_size];
-  float4 c = {}, s = {};
-  if (head < num_rotated) {
+  float4 c = {}, s = {}, bias_a = {}, bias_b = {};
+  const bool is_rotated = head < num_rotated && rotary.cosines != nullptr;
+  if (is_rotated) {
     const int64_t row = int64_t{position} * half + i;
     c = LoadFour(rotary.cosines + row);
     s = LoadFour(rotary.sines + row);
+  }
+  if (bias != nullptr && head < num_all) {
+    bias_a = LoadFour(bias + head * shape.head_dim + i);
+    bias_b = LoadFour(bias + head * shape.head_dim + i + half);
   }
   GridDependencyWait();
   if (head >= num_all) return;
   T* const from = qkv + (int64_t{token} * num_all + head) * shape.head_dim + i;
   float4 a = LoadFour(from);
   float4 b = LoadFour(from + half);
-  if (head < num_rotated) {
+  if (bias != nullptr) {
+    a = Plus(a, bias_a);
+    b = Plus(b, bias_b);
+  }
+  if (is_rotated) {
     const float4 x = a;
     a = {x.x * c.x - b.x * s.x, x.y * c.y - b.y * s.y, x.z * c.z - b.z * s.z,
          x.w * c.w - b.w * s.w};
@@ -82,7 +95,7 @@ __global__ void __launch_bounds__(RotatePolicy::kThreads)
 }  // namespace
 
 absl::Status CudaRotateAndStore(void* qkv, int num_tokens, int num_heads,
-                                const CudaRotary& rotary,
+                                const float* bias, const CudaRotary& rotary,
                                 const CudaTokenSlots& slots,
                                 const CudaKvCache& cache, int layer,
                                 cudaStream_t stream) {
@@ -103,7 +116,7 @@ absl::Status CudaRotateAndStore(void* qkv, int num_tokens, int num_heads,
   return WithType(cache.dtype, [&]<typename T>(T) {
     T* const pages = static_cast<T*>(cache.data) + layer * cache.layer_stride();
     return Launch(RotateAndStore<T>, launch, stream, static_cast<T*>(qkv),
-                  shape, rotary, slots, pages);
+                  shape, bias, rotary, slots, pages);
   });
 }
 

@@ -1,5 +1,6 @@
 // Processes a step's queries, keys and values between their projection and
-// attention: rotates them, and stores keys and values in the tokens' pages.
+// attention: adds biases, rotates them, and stores keys and values in the
+// tokens' pages.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -10,6 +11,7 @@
 namespace espalier {
 
 // RotaryTable (kernels/elementwise/elementwise.h) in device memory, constant.
+// Null: nothing is rotated.
 struct CudaRotary {
   const float* cosines = nullptr;  // [num_positions, head_dim / 2]
   const float* sines = nullptr;
@@ -24,10 +26,14 @@ struct CudaTokenSlots {
   int table_stride = 0;
 };
 
-// Rotates q in place (half-split layout: dimension i pairs with
-// i + head_dim / 2), and writes rotated k, and v, to the tokens' slots.
-//   qkv  [num_tokens, (num_heads + 2 * cache.num_kv_heads) * head_dim]
-//            cache.dtype  device  q then k then v; k and v are left as they are
+// Adds the bias to q, k and v, rotates q in place (half-split layout: dimension
+// i pairs with i + head_dim / 2), and writes rotated k, and v, to the tokens'
+// slots.
+//   qkv   [num_tokens, (num_heads + 2 * cache.num_kv_heads) * head_dim]
+//             cache.dtype  device  q then k then v; k and v are left as they
+//             are
+//   bias  [(num_heads + 2 * cache.num_kv_heads) * head_dim]  f32  device,
+//             constant; null: none
 // If two tokens have one slot, as padding rows share the null page, it gets
 // numbers of both.
 // Arithmetic is float32 in every dtype, rounded once on the way out. Enqueues
@@ -37,7 +43,7 @@ struct CudaTokenSlots {
 // REQUIRES: head_dim % 8 == 0; positions are within the rotary table and
 // tables.
 absl::Status CudaRotateAndStore(void* qkv, int num_tokens, int num_heads,
-                                const CudaRotary& rotary,
+                                const float* bias, const CudaRotary& rotary,
                                 const CudaTokenSlots& slots,
                                 const CudaKvCache& cache, int layer,
                                 cudaStream_t stream);

@@ -130,14 +130,11 @@ absl::StatusOr<CudaSinusoids> MakeCudaSinusoids(const TransformerConfig& config,
 }
 
 absl::StatusOr<CudaRotaryMemory> MakeCudaRotary(const TransformerConfig& config,
-                                                const RopeParameters* rope,
+                                                const RopeParameters& rope,
                                                 const CudaKvCache& cache) {
   const int num_positions = NumPositions(config, cache);
-  RotaryTable table;
-  if (rope != nullptr) {
-    table = RotaryTable(InverseFrequencies(*rope, config.head_dim),
-                        num_positions, rope->attention_factor);
-  }
+  const RotaryTable table(InverseFrequencies(rope, config.head_dim),
+                          num_positions, rope.attention_factor);
   // The kernel rotates whole heads (model/rotary_order.h).
   const auto padded = [&](std::span<const float> rows, float padding) {
     return PadRotaryRows(rows, num_positions, cache.head_dim, padding);

@@ -73,10 +73,9 @@ struct CudaRotaryMemory {
   }
 };
 
-// Makes the table for all positions that a sequence in `cache` can have. With a
-// null `rope` all angles are 0.
+// Makes the table for all positions that a sequence in `cache` can have.
 absl::StatusOr<CudaRotaryMemory> MakeCudaRotary(const TransformerConfig& config,
-                                                const RopeParameters* rope,
+                                                const RopeParameters& rope,
                                                 const CudaKvCache& cache);
 
 // Rows are tokens; sizes are CudaTransformerWidths; T is options.dtype.

@@ -73,14 +73,13 @@ CudaTransformerPass::Create(
   }
   ASSIGN_OR_RETURN(pass->matmul_, CudaMatMul::Create(device, limits));
   ASSIGN_OR_RETURN(pass->kv_, AllocateCudaKvCache(config, options));
-  const bool is_rotated = config.positions == PositionKind::kRotary;
-  ASSIGN_OR_RETURN(pass->rotary_,
-                   MakeCudaRotary(config, is_rotated ? &config.rope : nullptr,
-                                  pass->cache()));
+  if (config.positions == PositionKind::kRotary) {
+    ASSIGN_OR_RETURN(pass->rotary_,
+                     MakeCudaRotary(config, config.rope, pass->cache()));
+  }
   if (config.local_rope) {
-    ASSIGN_OR_RETURN(
-        pass->local_rotary_,
-        MakeCudaRotary(config, &*config.local_rope, pass->cache()));
+    ASSIGN_OR_RETURN(pass->local_rotary_,
+                     MakeCudaRotary(config, *config.local_rope, pass->cache()));
   }
   if (config.positions == PositionKind::kSinusoidal) {
     ASSIGN_OR_RETURN(pass->sinusoids_,
@@ -230,11 +229,11 @@ absl::Status CudaTransformerPass::StoreProjections(const CudaWeightParts& layer,
   const CudaProductWeights& qkv = layer[MatrixPart::kQkv];
   RETURN_IF_ERROR(matmul_->Run(scratch_.normed, tokens.num_tokens, qkv.matrix,
                                CudaEpilogue::kStore, scratch_.qkv, stream));
-  const CudaHeadWeights heads = {
-      .bias = qkv.bias,
-      .q_norm = layer[NormPart::kQueryNorm].weight,
-      .k_norm = layer[NormPart::kKeyNorm].weight,
-      .epsilon = static_cast<float>(config_.norm_eps)};
+  CudaHeadWeights heads = {.q_norm = layer[NormPart::kQueryNorm].weight,
+                           .k_norm = layer[NormPart::kKeyNorm].weight,
+                           .epsilon = static_cast<float>(config_.norm_eps)};
+  const float* bias = qkv.bias;
+  if (!heads.empty()) heads.bias = std::exchange(bias, nullptr);
   RETURN_IF_ERROR(FinishHeads(heads, config_.num_heads, config_.num_kv_heads,
                               tokens.num_tokens, stream));
   const CudaTokenSlots slots = {.positions = tokens.positions,
@@ -245,7 +244,7 @@ absl::Status CudaTransformerPass::StoreProjections(const CudaWeightParts& layer,
       config_.local_rope && config_.layers[layer_idx].window > 0;
   const CudaRotaryMemory& rotary = is_local ? local_rotary_ : rotary_;
   return CudaRotateAndStore(scratch_.qkv, tokens.num_tokens, config_.num_heads,
-                            rotary.view(), slots, tokens.cache, layer_idx,
+                            bias, rotary.view(), slots, tokens.cache, layer_idx,
                             stream);
 }
 
@@ -408,13 +407,10 @@ absl::Status CudaTransformerPass::StoreSources(const CudaBatch& batch,
     const CudaProductWeights& kv = layer[MatrixPart::kCrossKv];
     RETURN_IF_ERROR(matmul_->Run(scratch_.normed, sources.num_tokens, kv.matrix,
                                  CudaEpilogue::kStore, scratch_.qkv, stream));
-    RETURN_IF_ERROR(FinishHeads({.bias = kv.bias}, /*num_heads=*/0,
-                                config_.num_kv_heads, sources.num_tokens,
-                                stream));
-    // Models with an encoder have no RoPE: the table's angles are 0.
+    // Models with an encoder have no RoPE.
     RETURN_IF_ERROR(CudaRotateAndStore(scratch_.qkv, sources.num_tokens,
-                                       /*num_heads=*/0, rotary_.view(), slots,
-                                       kv_.cache, i, stream));
+                                       /*num_heads=*/0, kv.bias, CudaRotary(),
+                                       slots, kv_.cache, i, stream));
   }
   return absl::OkStatus();
 }

@@ -132,7 +132,7 @@ class CudaTransformerPass {
   const CudaDevice device_;
   float embedding_scale_ = 1;
   CudaKvMemory kv_;
-  CudaRotaryMemory rotary_;
+  CudaRotaryMemory rotary_;        // or empty
   CudaRotaryMemory local_rotary_;  // for layers with a window; or empty
   CudaSinusoids sinusoids_;        // or empty
   CudaKvMemory source_kv_;         // encoder's current layer; or empty

@@ -32,8 +32,8 @@ absl::Status FakeCudaModel::EnqueueLayer(const int* tokens, int num_tokens,
                               kFakeNorm, nullptr, nullptr, stream));
   }
   const CudaTokenSlots slots = {.table_stride = attention.table_stride};
-  RETURN_IF_ERROR(
-      CudaRotateAndStore(nullptr, num_tokens, 4, {}, slots, cache_, 0, stream));
+  RETURN_IF_ERROR(CudaRotateAndStore(nullptr, num_tokens, 4, nullptr, {}, slots,
+                                     cache_, 0, stream));
   return CudaAttention(attention, attention_shape(), nullptr, 8 * 64, cache_, 0,
                        nullptr, nullptr, device_, stream);
 }
@@ -49,8 +49,8 @@ absl::Status FakeCudaModel::Enqueue(const CudaBatch& batch, float*,
                                  sources.attention, stream));
     const CudaTokenSlots slots = {.table_stride =
                                       batch.cross_attention.table_stride};
-    RETURN_IF_ERROR(CudaRotateAndStore(nullptr, sources.num_tokens, 0, {},
-                                       slots, cache_, 0, stream));
+    RETURN_IF_ERROR(CudaRotateAndStore(nullptr, sources.num_tokens, 0, nullptr,
+                                       {}, slots, cache_, 0, stream));
   }
   if (batch.num_tokens == 0) return absl::OkStatus();
   RETURN_IF_ERROR(

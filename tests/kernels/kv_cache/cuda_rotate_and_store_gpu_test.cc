@@ -27,6 +27,8 @@ struct RotateCase {
   int num_kv_heads;
   int head_dim;
   int page_size;
+  bool has_bias = false;
+  bool is_rotated = true;
 };
 
 // Two layers of seven pages, of which tokens write to a few slots.
@@ -60,19 +62,28 @@ void ExpectRotatesAndStores(const RotateCase& c, DType dtype) {
   const DeviceArray sines({table.sines().begin(), table.sines().end()},
                           DType::kFloat32);
   const DeviceArray qkv_array(qkv, dtype);
+  const std::vector<float> bias = RandomFloats(line, 10);
+  const DeviceArray bias_array(bias, DType::kFloat32);
   const DeviceBuffer<int> position_buffer = DeviceInts(positions);
   const DeviceBuffer<int> token_table_buffer = DeviceInts(token_tables);
   const DeviceBuffer<int> table_buffer = DeviceInts(tables);
   const CudaTokenSlots slots = {position_buffer.data(),
                                 token_table_buffer.data(), table_buffer.data(),
                                 stride};
-  ASSERT_OK(CudaRotateAndStore(qkv_array.data(), num_tokens, c.num_heads,
-                               {cosines.floats(), sines.floats()}, slots, cache,
-                               /*layer=*/1, nullptr));
+  ASSERT_OK(CudaRotateAndStore(
+      qkv_array.data(), num_tokens, c.num_heads,
+      c.has_bias ? bias_array.floats() : nullptr,
+      c.is_rotated ? CudaRotary{cosines.floats(), sines.floats()}
+                   : CudaRotary(),
+      slots, cache, /*layer=*/1, nullptr));
 
   // Rotated on the host; then everything is compared, poison included.
   std::vector<float> rotated = qkv;
   for (int t = 0; t < num_tokens; ++t) {
+    if (c.has_bias) {
+      AddInPlace(bias, std::span(rotated).subspan(size_t(t) * line, line));
+    }
+    if (!c.is_rotated) continue;
     const int num_rotated = c.num_heads + c.num_kv_heads;
     table.Rotate(
         std::span(rotated).subspan(size_t(t) * line, num_rotated * c.head_dim),
@@ -116,7 +127,15 @@ TEST(CudaRotateAndStoreTest, MatchesTheHostAndTouchesNothingElse) {
                               {5, 1, 24, 16},   {12, 12, 64, 16},
                               {32, 8, 128, 64}, {2, 1, 256, 16}};
   for (const RotateCase& c : cases) {
-    for (const DType dtype : kDTypes) ExpectRotatesAndStores(c, dtype);
+    for (const DType dtype : kDTypes) {
+      for (RotateCase any = c; const bool has_bias : {false, true}) {
+        any.has_bias = has_bias;
+        for (const bool is_rotated : {false, true}) {
+          any.is_rotated = is_rotated;
+          ExpectRotatesAndStores(any, dtype);
+        }
+      }
+    }
   }
 }
 

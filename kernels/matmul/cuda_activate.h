@@ -29,7 +29,8 @@ struct CudaActivation {
 //   sums  [num_rows, num_sums]      dtype  device
 //   out   [num_rows, num_sums / 2]  dtype  device; without a gate
 //         [num_rows, num_sums]
-// All 16-byte aligned; `out` does not overlap `sums`. Arithmetic is float32 in
+// All 16-byte aligned; `out` does not overlap `sums`, but without a gate it may
+// be `sums`. Arithmetic is float32 in
 // every dtype, rounded once on the way out; NaN and infinities propagate as in
 // kernels/elementwise/elementwise.h. Enqueues on `stream` and returns; never
 // allocates, may be captured.

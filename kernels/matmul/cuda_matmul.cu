@@ -345,7 +345,7 @@ class CudaMatMul::Impl {
                             cudaStream_t stream) {
     RETURN_IF_ERROR(Check(num_rows, w, CudaEpilogue::kStore));
     RETURN_IF_ERROR(CheckActivation(activation, w.num_rows));
-    if (w.num_rows > r_.max_outputs) {
+    if (activation.has_gate && w.num_rows > r_.max_outputs) {
       return InvalidArgument("a feed-forward part of ", w.num_rows,
                              " rows, at most ", r_.max_outputs,
                              " were planned for");
@@ -353,14 +353,18 @@ class CudaMatMul::Impl {
     const int bytes = NumBytes(w.dtype);
     const int64_t width =
         activation.has_gate ? int64_t{w.num_rows} / 2 : w.num_rows;
-    for (int row = 0; row < num_rows; row += r_.silu_rows) {
-      const int n = std::min(r_.silu_rows, num_rows - row);
+    // Without a gate there are as many activations as sums, and they replace
+    // them.
+    const int most = activation.has_gate ? r_.silu_rows : num_rows;
+    for (int row = 0; row < num_rows; row += most) {
+      const int n = std::min(most, num_rows - row);
+      void* const out_rows = static_cast<char*>(out) + row * width * bytes;
+      void* const sums = activation.has_gate ? r_.scratch.data() : out_rows;
       RETURN_IF_ERROR(
           Run(static_cast<const char*>(x) + int64_t{row} * w.num_cols * bytes,
-              n, w, CudaEpilogue::kStore, r_.scratch.data(), stream));
-      RETURN_IF_ERROR(
-          CudaActivate(r_.scratch.data(), w.dtype, n, w.num_rows, activation,
-                       static_cast<char*>(out) + row * width * bytes, stream));
+              n, w, CudaEpilogue::kStore, sums, stream));
+      RETURN_IF_ERROR(CudaActivate(sums, w.dtype, n, w.num_rows, activation,
+                                   out_rows, stream));
     }
     return absl::OkStatus();
   }

@@ -88,7 +88,8 @@ class CudaMatMul {
   // kernel.
   //   out  [num_rows, w.num_rows / 2]  the weights' dtype; without a gate
   //        [num_rows, w.num_rows]
-  // Shapes and errors as with kSiluMul; w.num_rows % 8 == 0 without a gate.
+  // Shapes and errors as with kSiluMul; without a gate w.num_rows is a multiple
+  // of 8, of any size.
   absl::Status RunActivated(const void* x, int num_rows, const CudaMatrix& w,
                             const CudaActivation& activation, void* out,
                             cudaStream_t stream);

@@ -1,8 +1,6 @@
 // A decode step runs this on a few rows between two products: a launch, a round
 // trip to L2, and one exchange between the warps of a row for each sum of a
 // norm (LayerNorm two, a branch with a norm one more).
-#include <cub/block/block_reduce.cuh>
-
 #include "base/cuda_launch.cuh"
 #include "base/status.h"
 #include "kernels/cuda_element_type.cuh"
@@ -48,27 +46,36 @@ __device__ __forceinline__ float4 Centred(float4 x, float mean, int num_left) {
           num_left > 2 ? x.z - mean : 0, num_left > 3 ? x.w - mean : 0};
 }
 
-// Sums over a block, the same in all its threads.
+// Sums over a block, the same in all its threads. One barrier each: the storage
+// of a sum is free again when the next sum is past its barrier.
 class BlockSums {
  public:
-  using BlockReduce = cub::BlockReduce<float, ResidualPolicy::kThreads>;
+  static constexpr int kNumWarps = ResidualPolicy::kThreads / 32;
   struct Storage {
-    typename BlockReduce::TempStorage reduce;
-    float sum;
+    float4 warps[2][kNumWarps / 4];
   };
   __device__ explicit BlockSums(Storage& storage) : storage_(storage) {}
 
   __device__ float Sum(float value) {
-    const float sum = BlockReduce(storage_.reduce).Sum(value);
-    if (threadIdx.x == 0) storage_.sum = sum;
+#pragma unroll
+    for (int step = 16; step > 0; step /= 2) {
+      value += __shfl_xor_sync(~0u, value, step);
+    }
+    float4(&warps)[kNumWarps / 4] = storage_.warps[turn_];
+    turn_ ^= 1;
+    if (threadIdx.x % 32 == 0) {
+      reinterpret_cast<float*>(warps)[threadIdx.x / 32] = value;
+    }
     __syncthreads();
-    const float all = storage_.sum;
-    __syncthreads();  // the storage is free
-    return all;
+    float sum = 0;
+#pragma unroll
+    for (const float4& four : warps) sum += SumOf(four);
+    return sum;
   }
 
  private:
   Storage& storage_;
+  int turn_ = 0;
 };
 
 // A thread's part of a row. Past the row's end it is zero.

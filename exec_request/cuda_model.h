@@ -40,9 +40,13 @@ struct CudaCallBounds {
 
 // Whole sources that an encoder reads in a call.
 struct CudaSourceBatch {
-  int num_tokens = 0;
-  const int* tokens = nullptr;     // [num_tokens]
-  const int* positions = nullptr;  // [num_tokens]  in the source
+  int num_tokens = 0;  // positions, if sources are features
+  // [num_tokens]; null if sources are features.
+  const int* tokens = nullptr;
+  // Sources that are features, one after another: each has the rows and columns
+  // of EncoderDescription::features, and max_source_tokens of the positions.
+  const float* features = nullptr;  // [sources, num_rows, num_cols]
+  const int* positions = nullptr;   // [num_tokens]  in the source
   // [num_tokens], row of attention.tables. These tables list pages of the
   // encoder, in [0, max_source_pages); each page belongs to one table.
   const int* token_tables = nullptr;

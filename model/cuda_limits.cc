@@ -22,11 +22,6 @@ absl::Status CheckCudaLimits(const TransformerConfig& config) {
                            config.hidden_size, ", on a CUDA device, got ",
                            config.word_embed_proj_dim);
   }
-  if (config.encoder && config.encoder->num_mel_bins > 0) {
-    return InvalidArgument("model_type ", config.family,
-                           ", whose encoder reads features, runs on the CPU "
-                           "alone, got a CUDA device");
-  }
   return absl::OkStatus();
 }
 

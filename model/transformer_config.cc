@@ -119,6 +119,11 @@ absl::StatusOr<TransformerConfig> ReadModelOf(const std::string& directory,
 
 }  // namespace
 
+std::optional<FeatureShape> EncoderConfig::feature_shape() const {
+  if (num_mel_bins == 0) return std::nullopt;
+  return FeatureShape{.num_rows = 2 * max_tokens, .num_cols = num_mel_bins};
+}
+
 int TransformerConfig::max_intermediate_size() const {
   int most = 0;
   const auto count = [&](const std::vector<LayerConfig>& counted) {

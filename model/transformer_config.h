@@ -16,6 +16,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/dtype.h"
+#include "base/feature_matrix.h"
 #include "base/ids.h"
 #include "model/rope.h"
 #include "model/tensor_names.h"
@@ -68,6 +69,9 @@ struct EncoderConfig {
   // max_tokens positions; 0: it reads tokens.
   int num_mel_bins = 0;
   TokenId decoder_start_token_id = 0;
+
+  // The shape of all sources; nullopt: they are tokens.
+  std::optional<FeatureShape> feature_shape() const;
 };
 
 struct TransformerConfig {

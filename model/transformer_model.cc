@@ -54,18 +54,12 @@ RotaryTable MakeRotary(const TransformerConfig& config,
                      NumPositions(config, cache), rope.attention_factor);
 }
 
-std::optional<FeatureShape> FeaturesOf(const EncoderConfig& encoder) {
-  if (encoder.num_mel_bins == 0) return std::nullopt;
-  return FeatureShape{.num_rows = 2 * encoder.max_tokens,
-                      .num_cols = encoder.num_mel_bins};
-}
-
 std::optional<EncoderDescription> DescribeEncoder(
     const TransformerConfig& config) {
   if (!config.encoder) return std::nullopt;
   return EncoderDescription{
       .max_source_tokens = config.encoder->max_tokens,
-      .features = FeaturesOf(*config.encoder),
+      .features = config.encoder->feature_shape(),
       .decoder_prompt = {config.encoder->decoder_start_token_id},
       .token_without_position = config.token_without_position};
 }

@@ -171,7 +171,7 @@ struct BranchedRow {
 template <typename T>
 struct EmbeddedTokenRow {
   static constexpr auto kDependency = GridDependency::kBarrier;
-  const int* tokens;
+  const int* tokens;  // or null
   const T* token_table;
   float scale;
   const int* positions;
@@ -183,9 +183,10 @@ struct EmbeddedTokenRow {
   __device__ void Load(const CudaNorm& norm, BlockSums& sums,
                        RowPart<kVectors>& out) const {
     const int row = blockIdx.x;
-    const T* const token = token_table + int64_t{tokens[row]} * norm.width;
+    const int token_id = tokens == nullptr ? row : tokens[row];
+    const T* const token = token_table + int64_t{token_id} * norm.width;
     const T* const position =
-        position_table == nullptr || tokens[row] == token_without_position
+        position_table == nullptr || token_id == token_without_position
             ? nullptr
             : position_table + int64_t{positions[row]} * norm.width;
 #pragma unroll

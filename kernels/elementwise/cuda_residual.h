@@ -49,7 +49,8 @@ struct CudaEmbedding {
 
 // x = the tokens' embeddings, and normed = norm(x), as CudaAddBranch. It is a
 // forward pass's GridDependency::kBarrier, as CudaEmbed.
-//   tokens, positions  [num_tokens]         device, within their tables
+//   tokens, positions  [num_tokens]         device, within their tables; null
+//       tokens: row i is of token i
 //   x                  [num_tokens, width]  f32              device
 //   normed             [num_tokens, width]  the tables' dtype  device
 // REQUIRES: both tables have norm.width columns and one dtype.

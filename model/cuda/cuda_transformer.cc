@@ -58,11 +58,12 @@ absl::Status CheckOptions(const CudaTransformerOptions& options) {
 
 CudaCallBounds BoundsOf(const TransformerConfig& config,
                         const CudaTransformerOptions& options) {
-  return {.max_tokens = options.max_tokens,
-          .max_logits = options.max_logits,
-          .max_attention_items = options.max_attention_items,
-          .max_attention_partials = options.max_attention_partials,
-          .max_source_pages = config.encoder ? NumSourcePages(options) : 0};
+  return {
+      .max_tokens = options.max_tokens,
+      .max_logits = options.max_logits,
+      .max_attention_items = options.max_attention_items,
+      .max_attention_partials = options.max_attention_partials,
+      .max_source_pages = config.encoder ? NumSourcePages(config, options) : 0};
 }
 
 // A source is read in one call.
@@ -71,6 +72,7 @@ std::optional<EncoderDescription> DescribeEncoder(
   if (!config.encoder) return std::nullopt;
   return EncoderDescription{
       .max_source_tokens = std::min(config.encoder->max_tokens, max_tokens),
+      .features = config.encoder->feature_shape(),
       .decoder_prompt = {config.encoder->decoder_start_token_id},
       .token_without_position = config.token_without_position};
 }
@@ -215,11 +217,23 @@ absl::StatusOr<SharedWeights> RandomWeights(const TransformerConfig& config,
   return Share(std::move(weights), device);
 }
 
+// A call has room for a source of features, as all are equally long.
+CudaTransformerOptions FitSource(CudaTransformerOptions options,
+                                 const TransformerConfig& config) {
+  const bool has_features = config.encoder && config.encoder->num_mel_bins > 0;
+  // Less than 1 is refused.
+  if (has_features && options.max_tokens >= 1) {
+    options.max_tokens =
+        std::max(options.max_tokens, config.encoder->max_tokens);
+  }
+  return options;
+}
+
 absl::StatusOr<std::unique_ptr<CudaTransformer>> MakeModel(
     SharedWeights weights, const CudaTransformerOptions& given,
     const CudaDevice& device) {
   const CudaTransformerOptions options =
-      WithBounds(given, weights->config.vocab_size);
+      WithBounds(FitSource(given, weights->config), weights->config.vocab_size);
   RETURN_IF_ERROR(CheckOptions(options));
   if (device.ordinal != weights->device_ordinal) {
     return InvalidArgument(

@@ -42,7 +42,9 @@ struct CudaTransformerOptions {
   // kAsStored: matrices that the file stores as e4m3 stay so, if dtype is
   // kBFloat16.
   WeightFormat weights = WeightFormat::kAsStored;
-  // Bounds of one call; they size the scratch.
+  // Bounds of one call; they size the scratch. If sources are features, their
+  // encoder reads max_tokens / EncoderConfig::max_tokens of them in a call, and
+  // one in any case.
   int max_tokens = 4096;
   // Rows of logits, for beams, samples and scored prompt tokens. 0: as many as
   // fit in 1 GiB, at least 256, at most max_tokens and kMaxCudaLogitsRows.

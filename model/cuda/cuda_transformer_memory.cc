@@ -6,6 +6,7 @@
 #include <span>
 #include <utility>
 
+#include "base/ceil_div.h"
 #include "base/field_error.h"
 #include "base/status.h"
 #include "kernels/elementwise/elementwise.h"
@@ -47,9 +48,17 @@ size_t Place(const TransformerConfig& config,
   DeviceArena placer(base);
   scratch->x = placer.Take<float>(tokens * widths.hidden);
   scratch->normed = placer.TakeBytes(tokens * widths.hidden * item);
-  scratch->qkv = placer.TakeBytes(tokens * widths.qkv() * item);
-  scratch->attended = placer.TakeBytes(tokens * widths.q * item);
-  scratch->gated = placer.TakeBytes(tokens * widths.intermediate * item);
+  // Convolutions are over before anything else is in these three.
+  const bool has_features = widths.mel > 0;
+  const int rows =
+      has_features ? kNumTaps * std::max(2 * widths.mel, widths.hidden) : 0;
+  const int frames = has_features ? 2 * widths.hidden : 0;
+  const int embedded = has_features ? widths.hidden : 0;
+  scratch->qkv = placer.TakeBytes(tokens * std::max(widths.qkv(), rows) * item);
+  scratch->attended =
+      placer.TakeBytes(tokens * std::max(widths.q, embedded) * item);
+  scratch->gated =
+      placer.TakeBytes(tokens * std::max(widths.intermediate, frames) * item);
   scratch->kept_x = placer.Take<float>(logits * widths.hidden);
   scratch->kept_attended = placer.TakeBytes(logits * widths.q * item);
   if (config.has_post_norms) {
@@ -87,8 +96,15 @@ absl::StatusOr<CudaKvMemory> AllocateCudaKvCache(
   return kv;
 }
 
-int NumSourcePages(const CudaTransformerOptions& options) {
-  return (options.max_tokens + options.page_size - 1) / options.page_size;
+// All sources that are features are equally long, and each begins a page.
+int NumSourcePages(const TransformerConfig& config,
+                   const CudaTransformerOptions& options) {
+  const EncoderConfig& encoder = *config.encoder;
+  if (encoder.num_mel_bins == 0) {
+    return CeilDiv(options.max_tokens, options.page_size);
+  }
+  return options.max_tokens / encoder.max_tokens *
+         CeilDiv(encoder.max_tokens, options.page_size);
 }
 
 absl::StatusOr<CudaKvMemory> AllocateCudaSourceCache(
@@ -96,7 +112,7 @@ absl::StatusOr<CudaKvMemory> AllocateCudaSourceCache(
   CudaKvMemory kv;
   kv.cache = {.dtype = options.dtype,
               .num_layers = 1,
-              .num_pages = NumSourcePages(options),
+              .num_pages = NumSourcePages(config, options),
               .page_size = options.page_size,
               .num_kv_heads = config.num_kv_heads,
               .head_dim = WidthsOf(config).head};

@@ -46,7 +46,9 @@ struct CudaKvMemory {
 
 // Pages for the keys and values of the encoder's current layer: enough for
 // max_tokens.
-int NumSourcePages(const CudaTransformerOptions& options);
+// REQUIRES: the config has an encoder.
+int NumSourcePages(const TransformerConfig& config,
+                   const CudaTransformerOptions& options);
 absl::StatusOr<CudaKvMemory> AllocateCudaSourceCache(
     const TransformerConfig& config, const CudaTransformerOptions& options);
 
@@ -80,8 +82,10 @@ absl::StatusOr<CudaRotaryMemory> MakeCudaRotary(const TransformerConfig& config,
 
 // Rows are tokens; sizes are CudaTransformerWidths; T is options.dtype.
 struct CudaTransformerScratch {
-  float* x = nullptr;        // [max_tokens, hidden]  residual stream
-  void* normed = nullptr;    // [max_tokens, hidden]  T
+  float* x = nullptr;      // [max_tokens, hidden]  residual stream
+  void* normed = nullptr;  // [max_tokens, hidden]  T
+  // With an encoder of features these also hold, one after the other, rows of
+  // CudaIm2Col (qkv), frames (gated) and their embeddings (attended).
   void* qkv = nullptr;       // [max_tokens, qkv]  T
   void* attended = nullptr;  // [max_tokens, q]  T
   void* gated = nullptr;     // [max_tokens, intermediate]  T

@@ -64,10 +64,14 @@ CudaTransformerPass::Create(
   ASSIGN_OR_RETURN(
       pass->scratch_,
       AllocateCudaTransformerScratch(config, options, pass->attention_shape()));
+  const CudaTransformerWidths& widths = pass->weights_.widths;
   CudaMatMulLimits limits = {
       .max_rows = std::max(options.max_tokens, options.max_logits),
-      .max_outputs = 2 * pass->weights_.widths.intermediate,
+      .max_outputs = 2 * widths.intermediate,
       .max_fp8_weights = MaxFp8Weights(pass->weights_)};
+  if (widths.mel > 0) {  // the first convolution has a row for each frame
+    limits.max_rows = std::max(limits.max_rows, 2 * options.max_tokens);
+  }
   if (options.dtype != DType::kFloat32) {
     limits.largest_matrix = MaxMatrixWeights(pass->weights_);
   }
@@ -364,6 +368,50 @@ absl::Status CudaTransformerPass::WriteLogits(int num_rows, float* logits,
                      stream);
 }
 
+// The first layer's input of sources that are features: their convolutions plus
+// positions, and the norm of that.
+absl::Status CudaTransformerPass::EmbedFeatures(const CudaSourceBatch& sources,
+                                                cudaStream_t stream) {
+  const CudaTransformerStack& encoder = weights_.encoder;
+  const int width = weights_.widths.hidden;
+  CudaFrames frames = {.data = sources.features,
+                       .num_frames = 2 * sources.num_tokens,
+                       .num_cols = config_.encoder->num_mel_bins,
+                       .frames_per_source = 2 * config_.encoder->max_tokens};
+  RETURN_IF_ERROR(Convolve(frames, /*stride=*/1, weights_.widths.mel,
+                           encoder[MatrixPart::kConv1], scratch_.gated,
+                           stream));
+  frames.data = scratch_.gated;
+  frames.dtype = options_.dtype;
+  frames.num_cols = width;
+  RETURN_IF_ERROR(Convolve(frames, /*stride=*/2, width,
+                           encoder[MatrixPart::kConv2], scratch_.attended,
+                           stream));
+  const CudaEmbedding embedding = {
+      .tokens = {scratch_.attended, options_.dtype, sources.num_tokens, width},
+      .positions = encoder[TablePart::kPositions]};
+  return CudaEmbedTokens(/*tokens=*/nullptr, sources.positions,
+                         sources.num_tokens, embedding,
+                         Norm(encoder.layers[0][NormPart::kAttentionNorm]),
+                         scratch_.x, scratch_.normed, stream);
+}
+
+// out = gelu(convolution), a row for each output.
+absl::Status CudaTransformerPass::Convolve(const CudaFrames& frames, int stride,
+                                           int width,
+                                           const CudaProductWeights& product,
+                                           void* out, cudaStream_t stream) {
+  static_assert(kCudaConvolutionTaps == kNumTaps);
+  RETURN_IF_ERROR(
+      CudaIm2Col(frames, stride, options_.dtype, width, scratch_.qkv, stream));
+  return matmul_->RunActivated(scratch_.qkv, frames.num_frames / stride,
+                               product.matrix,
+                               {.has_gate = false,
+                                .kind = CudaActivationKind::kGelu,
+                                .bias = product.bias},
+                               out, stream);
+}
+
 // All layers keep their keys and values in the same pages: none needs them
 // after its attention.
 absl::Status CudaTransformerPass::ReadSources(const CudaBatch& batch,
@@ -373,7 +421,8 @@ absl::Status CudaTransformerPass::ReadSources(const CudaBatch& batch,
   const StackTokens tokens = {sources.num_tokens, sources.tokens,
                               sources.positions,  sources.token_tables,
                               sources.attention,  source_kv_.cache};
-  RETURN_IF_ERROR(Embed(encoder, tokens, stream));
+  RETURN_IF_ERROR(sources.features == nullptr ? Embed(encoder, tokens, stream)
+                                              : EmbedFeatures(sources, stream));
   const TokenRows rows = {sources.num_tokens, scratch_.x, scratch_.attended};
   for (size_t i = 0; i < encoder.layers.size(); ++i) {
     const CudaWeightParts& layer = encoder.layers[i];

@@ -11,8 +11,8 @@
 //
 // With an encoder, a layer has cross-attention between its two parts, as on the
 // host (model/transformer_pass.h). Before the decoder's layers, the encoder
-// reads the batch's sources, and their cross-attention keys and values are
-// stored in the sources' pages.
+// reads the batch's sources, tokens or features, and their cross-attention keys
+// and values are stored in the sources' pages.
 //
 // Thread safety: one thread, one stream at a time.
 #pragma once
@@ -25,6 +25,7 @@
 #include "exec_request/cuda_model.h"
 #include "kernels/elementwise/cuda_elementwise.h"
 #include "kernels/elementwise/cuda_finish_heads.h"
+#include "kernels/elementwise/cuda_im2col.h"
 #include "kernels/matmul/cuda_matmul.h"
 #include "model/cuda/cuda_transformer_memory.h"
 #include "model/cuda/cuda_transformer_weights.h"
@@ -105,6 +106,11 @@ class CudaTransformerPass {
                            int num_kv_heads, int num_tokens,
                            cudaStream_t stream);
   // Encoder.
+  absl::Status EmbedFeatures(const CudaSourceBatch& sources,
+                             cudaStream_t stream);
+  absl::Status Convolve(const CudaFrames& frames, int stride, int width,
+                        const CudaProductWeights& product, void* out,
+                        cudaStream_t stream);
   absl::Status ReadSources(const CudaBatch& batch, cudaStream_t stream);
   absl::Status StoreSources(const CudaBatch& batch, cudaStream_t stream);
   // Adds the output of self-attention to the residual stream and writes the

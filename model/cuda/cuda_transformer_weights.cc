@@ -42,11 +42,13 @@ int WidthOf(const CudaTransformerWidths& widths, const TensorOwner& owner,
     case TensorDim::kPositions:  // those that are used
       return owner.is_encoder ? owner.config.encoder->max_tokens
                               : owner.config.max_context;
+    case TensorDim::kMelTaps:
+      return kNumTaps * widths.mel;
+    case TensorDim::kHiddenTaps:
+      return kNumTaps * widths.hidden;
     case TensorDim::kVocabulary:
     case TensorDim::kDistanceBuckets:
     case TensorDim::kHeads:
-    case TensorDim::kMelTaps:  // no convolutions (model/cuda_limits.h)
-    case TensorDim::kHiddenTaps:
       return SizeOf(owner, dim);
   }
   CHECK(false) << static_cast<int>(dim);
@@ -274,6 +276,7 @@ class ModelUploader {
     if (from.biases.empty()) return absl::OkStatus();
     std::vector<float> bias(to.matrix.num_rows);
     for (size_t i = 0; i < from.biases.size(); ++i) {
+      if (from.biases[i].data.empty()) continue;  // 0
       PlaceRows(WidenedNumbers(std::span(&from.biases[i], 1)), placed[i].place,
                 bias);
     }
@@ -408,7 +411,8 @@ CudaTransformerWidths WidthsOf(const TransformerConfig& config) {
           .intermediate = RoundUp8(config.max_intermediate_size()),
           .head = head,
           .q = config.num_heads * head,
-          .kv = config.num_kv_heads * head};
+          .kv = config.num_kv_heads * head,
+          .mel = config.encoder ? RoundUp8(config.encoder->num_mel_bins) : 0};
 }
 
 int64_t MaxMatrixWeights(const CudaTransformerWeights& weights) {
@@ -449,9 +453,10 @@ absl::StatusOr<CudaTransformerWeights> LoadCudaTransformerWeights(
   ASSIGN_OR_RETURN(CudaTransformerWeights weights,
                    AllocateCudaTransformerWeights(config, types, &tensors));
   const CudaTransformerWidths& widths = weights.widths;
-  ASSIGN_OR_RETURN(CudaWeightUploader uploader,
-                   CudaWeightUploader::Create(std::max(
-                       {widths.hidden, widths.intermediate, widths.q})));
+  ASSIGN_OR_RETURN(
+      CudaWeightUploader uploader,
+      CudaWeightUploader::Create(std::max({widths.hidden, widths.intermediate,
+                                           widths.q, widths.convolution()})));
   RETURN_IF_ERROR(Annotate(ModelUploader(config, types.format, widths, uploader)
                                .Run(tensors, weights),
                            checkpoint.path()));

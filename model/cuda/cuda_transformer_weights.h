@@ -9,14 +9,17 @@
 //   e4m3     layers' matrices that are e4m3 keep codes and scales
 //            (CudaMatrix::fp8_scales) if their inputs are a multiple of 64, and
 //            are dequantised to bf16 otherwise
+//   conv     [outputs, frames, channels], the order of CudaIm2Col's rows
 //   vectors  norms and biases, f32, in the row order of their matrices; norms
 //            include the 1 of norm_adds_one
-//   widths   hidden_size, intermediate_size and head_dim are rounded up to a
-//            multiple of 8; the padding is zero and stays zero through the pass
+//   widths   hidden_size, intermediate_size, head_dim and the features of a
+//            frame are rounded up to a multiple of 8; the padding is zero and
+//            stays zero through the pass
 //
 // Thread safety: immutable after loading.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -38,10 +41,15 @@ struct CudaTransformerWidths {
   int hidden = 0;
   int intermediate = 0;  // the larger of the encoder's and the decoder's
   int head = 0;
-  int q = 0;   // all heads
-  int kv = 0;  // the keys' width, which is also the values'
+  int q = 0;    // all heads
+  int kv = 0;   // the keys' width, which is also the values'
+  int mel = 0;  // features of a frame; 0: the encoder reads tokens, or none
 
   int qkv() const { return q + 2 * kv; }
+  // The wider row of the two convolutions' matrices; 0: there are none.
+  int convolution() const {
+    return mel == 0 ? 0 : kNumTaps * std::max(mel, hidden);
+  }
 };
 CudaTransformerWidths WidthsOf(const TransformerConfig& config);
 

@@ -21,6 +21,7 @@
 #include "model/fp8_rows.h"
 #include "model/int8_rows.h"
 #include "model/rotary_order.h"
+#include "model/transformer_parts.h"
 
 namespace espalier {
 namespace {
@@ -114,7 +115,7 @@ class RowConverter {
     if (row == kNoHeadRow) return absl::OkStatus();
     const size_t first = row * num_cols_ * from_bytes_;
     if (tensor_.dtype == dtype_ && from_run_ == to_run_ &&
-        !tensor_.is_transposed) {
+        !tensor_.is_transposed && !tensor_.has_taps) {
       std::memcpy(to, &tensor_.data[first], num_cols_ * from_bytes_);
       return absl::OkStatus();
     }
@@ -123,7 +124,9 @@ class RowConverter {
     const std::byte* from =
         &tensor_.data[tensor_.is_transposed ? row * from_bytes_ : first];
     for (size_t i = 0; i < num_cols_; ++i, from += stride) {
-      const size_t at = i / from_run_ * to_run_ + i % from_run_;
+      const size_t at = tensor_.has_taps
+                            ? i % kNumTaps * (width_ / kNumTaps) + i / kNumTaps
+                            : i / from_run_ * to_run_ + i % from_run_;
       if (ConvertNumber(from, to + at * to_bytes_)) continue;
       return InvalidArgument("float16 cannot hold ",
                              LoadAsFloat(from, tensor_.dtype), " of row ", row);

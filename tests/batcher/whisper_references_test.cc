@@ -6,7 +6,6 @@
 
 #include <cmath>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,41 +22,6 @@ namespace {
 
 using namespace ::espalier::testing;  // NOLINT
 using ::testing::HasSubstr;
-
-std::optional<TimestampParams> TimestampsOf(const json::value& line) {
-  const json::value* const rule = line.as_object().if_contains("timestamps");
-  if (rule == nullptr) return std::nullopt;
-  const auto token = [&](const char* name) {
-    return rule->at(name).to_number<int64_t>();
-  };
-  TimestampParams params = {.first_time = token("first_time"),
-                            .end = token("end"),
-                            .no_timestamps = token("no_timestamps")};
-  if (rule->as_object().contains("max_initial_step")) {
-    params.max_initial_step = token("max_initial_step");
-  }
-  return params;
-}
-
-std::vector<FamilyReference> ReadWhisperReferences(
-    const std::string& model, const char* name = "/requests.jsonl") {
-  const auto file =
-      SafetensorsFile::Open(WhisperPath(model) + "/logits.safetensors");
-  EXPECT_OK(file);
-  std::vector<std::shared_ptr<const FeatureMatrix>> features;
-  for (int i = 0; i < 4; ++i) features.push_back(StoredFeatures(*file, i));
-  std::vector<FamilyReference> references;
-  for (json::value line : ReadReferenceLines(WhisperPath(model) + name)) {
-    const int number = line.at("features").to_number<int>();
-    line.as_object()["prompt_tokens"] = json::array{1};
-    FamilyReference& reference =
-        references.emplace_back(ParseFamilyReference(line));
-    reference.request.prompt_tokens.clear();
-    reference.request.features = features.at(number);
-    reference.request.params.timestamps = TimestampsOf(line);
-  }
-  return references;
-}
 
 std::unique_ptr<TransformerModel> LoadWhisperPages(const std::string& name,
                                                    int page_size,

@@ -9,6 +9,7 @@
 #include "model/transformer_config.h"
 #include "tests/family_models.h"
 #include "tests/status_matchers.h"
+#include "tests/whisper_models.h"
 
 namespace espalier {
 namespace {
@@ -16,6 +17,8 @@ namespace {
 using ::espalier::testing::FamilyModels;
 using ::espalier::testing::FamilyPath;
 using ::espalier::testing::StatusIs;
+using ::espalier::testing::WhisperModels;
+using ::espalier::testing::WhisperPath;
 using ::testing::HasSubstr;
 
 absl::StatusOr<TransformerConfig> ReadFamily(const std::string& model) {
@@ -26,6 +29,9 @@ TEST(CudaLimitsTest, FamiliesRunAndSizesThatDoNotAreNamed) {
   for (const std::string& model : FamilyModels()) {
     if (model == "opt_projected") continue;
     EXPECT_OK(CheckCudaLimits(*ReadFamily(model))) << model;
+  }
+  for (const std::string& model : WhisperModels()) {
+    EXPECT_OK(CheckCudaLimits(*ReadTransformerConfig(WhisperPath(model))));
   }
   EXPECT_THAT(CheckCudaLimits(*ReadFamily("opt_projected")),
               StatusIs(absl::StatusCode::kInvalidArgument,

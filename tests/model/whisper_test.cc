@@ -12,7 +12,6 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/status.h"
-#include "model/cuda_limits.h"
 #include "model/safetensors.h"
 #include "model/transformer_config.h"
 #include "model/transformer_features.h"
@@ -32,6 +31,7 @@ using ::espalier::testing::FamilyPath;
 using ::espalier::testing::FeedAlone;
 using ::espalier::testing::Feeder;
 using ::espalier::testing::InputOf;
+using ::espalier::testing::kNumWhisperFeatures;
 using ::espalier::testing::LogitsRows;
 using ::espalier::testing::MakePool;
 using ::espalier::testing::ScratchDirectory;
@@ -42,8 +42,6 @@ using ::espalier::testing::WhisperModels;
 using ::espalier::testing::WhisperPath;
 using ::testing::Contains;
 using ::testing::HasSubstr;
-
-constexpr int kNumStoredFeatures = 4;
 
 std::unique_ptr<TransformerModel> LoadWhisper(
     const std::string& name, int page_size, int num_threads = 1,
@@ -85,7 +83,7 @@ TEST_P(WhisperTest, LogitsAreThoseOfTransformers) {
   const SafetensorsFile file = OpenReferences(GetParam());
   for (const int page_size : {1, 3, 16}) {
     const auto model = LoadWhisper(GetParam(), page_size);
-    for (int i = 0; i < kNumStoredFeatures; ++i) {
+    for (int i = 0; i < kNumWhisperFeatures; ++i) {
       const auto tokens = StoredValues<TokenId>(file, Concat("tokens.", i));
       const auto expected = StoredValues<float>(file, Concat("logits.", i));
       const auto input = InputOf(StoredFeatures(file, i));
@@ -107,7 +105,7 @@ TEST_P(WhisperTest, ASequenceHasTheSameBitsAloneAndTogether) {
   std::vector<Feeder::Row> rows;
   std::vector<LogitsRows> expected;
   for (int i = 0; i < 12; ++i) {
-    const auto input = InputOf(StoredFeatures(file, i % kNumStoredFeatures));
+    const auto input = InputOf(StoredFeatures(file, i % kNumWhisperFeatures));
     const std::vector<TokenId> tokens = {3, 10 + i, 20, 30 + i};
     expected.push_back(FeedAlone(alone.get(), tokens, 1000, input));
     rows.push_back({feeder.AddInput(input), tokens});
@@ -219,14 +217,6 @@ TEST(WhisperConfigTest, HasTransformersDefaults) {
       1536);
   // transformers reads the field and ignores it.
   EXPECT_FALSE(ReadWhisper("scale_embedding", "true")->scales_embeddings);
-}
-
-TEST_P(WhisperTest, IsRefusedOnCuda) {
-  ASSERT_OK_AND_ASSIGN(const TransformerConfig config,
-                       ReadTransformerConfig(WhisperPath(GetParam())));
-  EXPECT_THAT(CheckCudaLimits(config),
-              StatusIs(kInvalid, HasSubstr("whose encoder reads features, "
-                                           "runs on the CPU alone")));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/check.h"
 #include "base/cuda.h"
 #include "base/cuda_memory.h"
 #include "base/page_count.h"
@@ -23,6 +24,37 @@ int64_t NumCallWords(const CudaCallBounds& bounds) {
          MaxSourceTableWords(bounds) + kItemWords * bounds.max_attention_items;
 }
 
+// Returns the most features of a call, of whole sources.
+size_t NumCallFeatures(const CudaModel& model) {
+  const EncoderDescription& encoder = *model.description().encoder;
+  if (!encoder.features) return 0;
+  return size_t(model.bounds().max_tokens / encoder.max_source_tokens) *
+         encoder.features->num_rows * encoder.features->num_cols;
+}
+
+absl::Status CheckInput(const EncoderInput& input,
+                        const EncoderDescription& encoder) {
+  const FeatureMatrix* const features = input.features();
+  if (!encoder.features) {
+    if (features == nullptr) return absl::OkStatus();
+    return InvalidArgument(
+        "a source must be tokens for this model, got features");
+  }
+  if (features == nullptr) {
+    return InvalidArgument(
+        "a source must be features for this model, got tokens");
+  }
+  if (features->shape == *encoder.features &&
+      input.length() == encoder.max_source_tokens) {
+    return absl::OkStatus();
+  }
+  return InvalidArgument("a source must be ", encoder.features->num_rows,
+                         " rows of ", encoder.features->num_cols,
+                         " features and ", encoder.max_source_tokens,
+                         " positions, got ", features->shape.num_rows, " of ",
+                         features->shape.num_cols, " and ", input.length());
+}
+
 // Creates an event without time stamp, which is faster on the device.
 absl::StatusOr<CudaEvent> MakeReadEvent() {
   cudaEvent_t event = nullptr;
@@ -35,14 +67,15 @@ void AddTokens(const CudaSourceRead& read, int null_table,
                CudaSourceCall* call) {
   const int length = read.input->length();
   const int table = static_cast<int>(call->attention_rows.size());
-  call->attention_rows.push_back(
-      {.first_query = static_cast<int>(call->tokens.size()),
-       .num_queries = length,
-       .table = table,
-       .max_positions = length,
-       .sees_all = 1});
+  call->attention_rows.push_back({.first_query = call->num_tokens(),
+                                  .num_queries = length,
+                                  .table = table,
+                                  .max_positions = length,
+                                  .sees_all = 1});
+  const auto tokens = read.input->tokens();
+  call->tokens.insert(call->tokens.end(), tokens.begin(), tokens.end());
+  if (read.input->features() != nullptr) call->features.push_back(read.input);
   for (int i = 0; i < length; ++i) {
-    call->tokens.push_back(read.input->tokens()[i]);
     call->positions.push_back(i);
     call->token_tables.push_back(table);
     call->cross_tables.push_back(i < read.num_stored ? null_table : read.table);
@@ -85,8 +118,9 @@ absl::StatusOr<std::pair<CudaSourceCall, size_t>> NextSourceCall(
   }
   if (count == 0) {
     return ResourceExhausted("a source of ", reads[0].input->length(),
-                             " tokens, a call has room for ", bounds.max_tokens,
-                             " on ", bounds.max_source_pages, " pages");
+                             " positions, a call has room for ",
+                             bounds.max_tokens, " on ", bounds.max_source_pages,
+                             " pages");
   }
   SetTables(page_size, &call);
   return std::pair(std::move(call), count);
@@ -119,9 +153,14 @@ int64_t CudaSourceReader::LayOut(int* words) {
 absl::Status CudaSourceReader::Init() {
   ASSIGN_OR_RETURN(words_, TakeDeviceMemory<int>("sources", LayOut(nullptr)));
   LayOut(words_.data());
+  const size_t num_features = NumCallFeatures(*model_);
+  ASSIGN_OR_RETURN(
+      features_, TakeDeviceMemory<float>("features of sources", num_features));
   const int64_t num_words = NumCallWords(model_->bounds());
   for (Upload& upload : uploads_) {
     ASSIGN_OR_RETURN(upload.was_read, MakeReadEvent());
+    ASSIGN_OR_RETURN(upload.features,
+                     PinnedBuffer<float>::Create(num_features));
     ASSIGN_OR_RETURN(
         upload.delta,
         CudaDeltaBuffer::Create(
@@ -133,12 +172,17 @@ absl::Status CudaSourceReader::Init() {
 
 int64_t CudaSourceReader::num_pinned_bytes() const {
   int64_t count = 0;
-  for (const Upload& upload : uploads_) count += upload.delta.num_bytes();
+  for (const Upload& upload : uploads_) {
+    count += upload.delta.num_bytes() + upload.features.size_bytes();
+  }
   return count;
 }
 
 absl::Status CudaSourceReader::Enqueue(std::span<const CudaSourceRead> reads,
                                        cudaStream_t stream) {
+  for (const CudaSourceRead& read : reads) {
+    RETURN_IF_ERROR(CheckInput(*read.input, *model_->description().encoder));
+  }
   while (!reads.empty()) {
     ASSIGN_OR_RETURN(
         const auto next,
@@ -153,7 +197,7 @@ absl::Status CudaSourceReader::Enqueue(std::span<const CudaSourceRead> reads,
 absl::Status CudaSourceReader::Enqueue(const CudaSourceCall& call,
                                        cudaStream_t stream) {
   const CudaStepLimits& limits = memory_->limits();
-  const int num_tokens = static_cast<int>(call.tokens.size());
+  const int num_tokens = call.num_tokens();
   const CudaAttentionWork work = PlanCudaAttention(
       call.attention_rows, {}, num_tokens, model_->attention_shape(),
       limits.max_items, limits.max_partials, model_->device());
@@ -173,13 +217,15 @@ absl::Status CudaSourceReader::Enqueue(const CudaSourceCall& call,
   const CudaBeamState& state = memory_->arrays().state;
   RETURN_IF_ERROR(
       upload.delta.Send(*delta_, words_.data(), state.clock, stream));
+  RETURN_IF_ERROR(SendFeatures(call, upload.features, stream));
   RETURN_IF_CUDA_ERROR(cudaEventRecord(upload.was_read.get(), stream));
   CudaBatch batch;
   batch.cross_attention.tables = memory_->source_table(0);
   batch.cross_attention.table_stride = limits.row_stride();
   batch.sources = {
       .num_tokens = num_tokens,
-      .tokens = arrays_.tokens,
+      .tokens = call.features.empty() ? arrays_.tokens : nullptr,
+      .features = call.features.empty() ? nullptr : features_.data(),
       .positions = arrays_.positions,
       .token_tables = arrays_.token_tables,
       .attention = {.items = arrays_.items,
@@ -195,6 +241,23 @@ absl::Status CudaSourceReader::Enqueue(const CudaSourceCall& call,
                     .table_stride = call.stride},
       .cross_tables = arrays_.cross_tables};
   return model_->Enqueue(batch, nullptr, stream);
+}
+
+absl::Status CudaSourceReader::SendFeatures(const CudaSourceCall& call,
+                                            const PinnedBuffer<float>& staging,
+                                            cudaStream_t stream) {
+  if (call.features.empty()) return absl::OkStatus();
+  size_t size = 0;
+  for (const auto& input : call.features) {
+    const std::vector<float>& values = input->features()->values;
+    CHECK_LE(size + values.size(), staging.size());
+    std::ranges::copy(values, staging.data() + size);
+    size += values.size();
+  }
+  return CudaStatus(
+      cudaMemcpyAsync(features_.data(), staging.data(), size * sizeof(float),
+                      cudaMemcpyHostToDevice, stream),
+      "cudaMemcpyAsync");
 }
 
 }  // namespace espalier

@@ -1,7 +1,7 @@
 // CudaSourceReader: runs the model's encoder on the sources of a step, in as
 // many calls as the model's bounds require; a source is never split. The tokens
-// and work list of each call are sent before it through a ring of pinned
-// buffers. Such steps are never replayed from a graph.
+// or features and the work list of each call are sent before it through a ring
+// of pinned buffers. Such steps are never replayed from a graph.
 //
 // Thread safety: as the executor's stream.
 #pragma once
@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/cuda_pinned_memory.h"
 #include "base/cuda_resources.h"
 #include "exec_request/cuda_model.h"
 #include "exec_request/encoder_input.h"
@@ -36,7 +37,10 @@ struct CudaSourceRead {
 
 // A call of the model's encoder, in vectors of the host.
 struct CudaSourceCall {
-  std::vector<TokenId> tokens;
+  int num_tokens() const { return static_cast<int>(positions.size()); }
+
+  std::vector<TokenId> tokens;  // empty, if sources are features
+  std::vector<std::shared_ptr<const EncoderInput>> features;  // or empty
   std::vector<int> positions;       // by token, in its source
   std::vector<int> token_tables;    // by token, row of `tables`
   std::vector<int> cross_tables;    // by token, table that stores it
@@ -65,19 +69,21 @@ absl::StatusOr<std::pair<CudaSourceCall, size_t>> NextSourceCall(
 
 class CudaSourceReader {
  public:
+  // With an encoder of features takes pinned memory for four calls of them.
   // REQUIRES: the model has an encoder; both arguments outlive the reader.
   // Errors: kResourceExhausted; as base/cuda.h.
   static absl::StatusOr<std::unique_ptr<CudaSourceReader>> Create(
       CudaModel* model, const CudaStepMemory* memory);
 
   // Enqueues the encoder calls for all of `reads`.
-  // Errors: kResourceExhausted if a source exceeds the bounds of a call; the
-  // model's; as base/cuda.h.
+  // Errors: kInvalidArgument if a source is not what the model's encoder reads;
+  // kResourceExhausted if one exceeds the bounds of a call; the model's; as
+  // base/cuda.h.
   absl::Status Enqueue(std::span<const CudaSourceRead> reads,
                        cudaStream_t stream);
 
   int64_t num_bytes() const {
-    return static_cast<int64_t>(words_.size_bytes());
+    return static_cast<int64_t>(words_.size_bytes() + features_.size_bytes());
   }
   int64_t num_pinned_bytes() const;
 
@@ -93,6 +99,7 @@ class CudaSourceReader {
   };
   struct Upload {
     CudaDeltaBuffer delta;
+    PinnedBuffer<float> features;
     CudaEvent was_read;
   };
 
@@ -103,11 +110,15 @@ class CudaSourceReader {
   // words.
   int64_t LayOut(int* words);
   absl::Status Enqueue(const CudaSourceCall& call, cudaStream_t stream);
+  absl::Status SendFeatures(const CudaSourceCall& call,
+                            const PinnedBuffer<float>& staging,
+                            cudaStream_t stream);
 
   CudaModel* const model_;
   const CudaStepMemory* const memory_;
   Arrays arrays_;
   DeviceBuffer<int> words_;
+  DeviceBuffer<float> features_;  // a call's; empty, if sources are tokens
   std::optional<CudaDelta> delta_;
   std::array<Upload, 4> uploads_;
   int64_t num_uploads_ = 0;

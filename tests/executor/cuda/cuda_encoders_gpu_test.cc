@@ -1,6 +1,6 @@
-// The small models with an encoder on a device: their log-probabilities and
-// searches against transformers', and batches and mixtures of requests against
-// the host.
+// The small models with an encoder, of tokens or features, on a device: their
+// log-probabilities and searches against transformers', and batches and
+// mixtures of requests against the host.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -31,12 +31,59 @@
 #include "tests/model/twin_checks.h"
 #include "tests/status_matchers.h"
 #include "tests/unowned.h"
+#include "tests/whisper_models.h"
 
 namespace espalier::testing {
 namespace {
 
 // Sums are added in other orders than on the host.
 constexpr double kDeviceLogitsTolerance = 1e-4;
+
+bool IsWhisper(const std::string& name) {
+  return std::ranges::count(WhisperModels(), name) > 0;
+}
+
+// All families, and the models whose sources are features.
+std::vector<std::string> EncoderModels() {
+  std::vector<std::string> names = EncoderFamilyModels();
+  names.insert(names.end(), WhisperModels().begin(), WhisperModels().end());
+  return names;
+}
+
+std::string EncoderModelPath(const std::string& name) {
+  return IsWhisper(name) ? WhisperPath(name) : FamilyPath(name);
+}
+
+std::shared_ptr<const EncoderInput> StoredInput(const SafetensorsFile& file,
+                                                const std::string& name,
+                                                int i) {
+  if (IsWhisper(name)) return InputOf(StoredFeatures(file, i));
+  return std::make_shared<const EncoderInput>(
+      StoredValues<TokenId>(file, Concat("source.", i)));
+}
+
+std::vector<FamilyReference> EncoderReferences(const std::string& name) {
+  return IsWhisper(name) ? ReadWhisperReferences(name)
+                         : ReadFamilyReferences(name);
+}
+
+std::shared_ptr<const FeatureMatrix> AnyFeatures(const FeatureShape& shape,
+                                                 int seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal;
+  FeatureMatrix features = {.shape = shape};
+  features.values.resize(size_t(shape.num_rows) * shape.num_cols);
+  for (float& value : features.values) value = normal(random);
+  return std::make_shared<const FeatureMatrix>(std::move(features));
+}
+
+// Tokens, or features, of which all sources are equally long.
+std::shared_ptr<const EncoderInput> AnyInput(const Model& model, int length,
+                                             int seed) {
+  const EncoderDescription& encoder = *model.description().encoder;
+  if (encoder.features) return InputOf(AnyFeatures(*encoder.features, seed));
+  return std::make_shared<const EncoderInput>(SourceFor(model, length, seed));
+}
 
 struct OnDeviceOptions {
   DType dtype = DType::kFloat32;
@@ -50,7 +97,7 @@ std::shared_ptr<CudaExecutor> LoadOnDevice(const std::string& name,
                                            const OnDeviceOptions& options) {
   const auto device = CudaDevice::Open(0);
   EXPECT_OK(device);
-  auto loaded = CudaTransformer::Load(FamilyPath(name),
+  auto loaded = CudaTransformer::Load(EncoderModelPath(name),
                                       {.page_size = options.page_size,
                                        .kv_cache_bytes = options.kv_cache_bytes,
                                        .dtype = options.dtype,
@@ -65,13 +112,13 @@ std::shared_ptr<CudaExecutor> LoadOnDevice(const std::string& name,
 
 class CudaEncodersTest : public ::testing::TestWithParam<std::string> {};
 INSTANTIATE_TEST_SUITE_P(Models, CudaEncodersTest,
-                         ::testing::ValuesIn(EncoderFamilyModels()),
+                         ::testing::ValuesIn(EncoderModels()),
                          [](const auto& model) { return model.param; });
 
 // Directories of CTranslate2 are models of these families, too: that they are
 // read right is seen without mixtures, for which their contexts are too short.
 std::vector<std::string> ModelsForMixtures() {
-  std::vector<std::string> names = EncoderFamilyModels();
+  std::vector<std::string> names = EncoderModels();
   std::erase_if(names, [](const std::string& name) {
     return name.starts_with("ctranslate2_");
   });
@@ -88,14 +135,14 @@ void ExpectLogProbsOfTransformers(const std::string& name, DType dtype,
                                   double largest, double relative) {
   ASSERT_OK_AND_ASSIGN(
       const SafetensorsFile file,
-      SafetensorsFile::Open(FamilyPath(name) + "/logits.safetensors"));
+      SafetensorsFile::Open(EncoderModelPath(name) + "/logits.safetensors"));
   for (const int page_size : {1, 3, 16}) {
     ExecutorLogProbs model(
         LoadOnDevice(name, {.dtype = dtype, .page_size = page_size}));
     const int vocab_size = model.description().vocab_size;
     for (int i = 0; i < 3; ++i) {
       const auto tokens = StoredValues<TokenId>(file, Concat("tokens.", i));
-      const auto source = StoredValues<TokenId>(file, Concat("source.", i));
+      const auto source = StoredInput(file, name, i);
       const auto stored = StoredValues<float>(file, Concat("logits.", i));
       for (const int chunk : {1, 5, 1000}) {
         double worst = 0, difference = 0, norm = 0;
@@ -146,7 +193,7 @@ TEST_P(CudaEncodersTest, HypothesesAreThoseOfTransformers) {
     int64_t kv_cache_bytes;
     int64_t host_cache_bytes;
   };
-  const auto references = ReadFamilyReferences(GetParam());
+  const auto references = EncoderReferences(GetParam());
   ASSERT_GE(references.size(), 10u);
   for (const Case& tested :
        Cases(std::vector<Case>{{16, 200, 2, 16 << 20, 0},
@@ -188,8 +235,8 @@ TEST_P(CudaEncoderMixturesTest, AnyBatchMatchesTheCpu) {
   constexpr int kMaxRows = 40;  // that no selection is of, and tokens of a step
   for (const int max_tokens : {40, 512}) {
     auto on_cpu = TransformerModel::Load(
-        FamilyPath(GetParam()), {.page_size = 4, .kv_cache_bytes = 16 << 20},
-        MakePool(1));
+        EncoderModelPath(GetParam()),
+        {.page_size = 4, .kv_cache_bytes = 16 << 20}, MakePool(1));
     ASSERT_OK(on_cpu);
     ExecutorLogProbs on_device(
         LoadOnDevice(GetParam(), {.page_size = 4, .max_tokens = max_tokens}));
@@ -202,9 +249,9 @@ TEST_P(CudaEncoderMixturesTest, AnyBatchMatchesTheCpu) {
       std::vector<Feeder::Row> rows;
       int num_tokens_left = kMaxRows;
       for (int i = below(6); i >= 0; --i) {
-        const auto source = SourceFor(**on_cpu, 1 + below(33), 7 * step + i);
-        cpu.Add(source);
-        device.Add(source);
+        const auto source = AnyInput(**on_cpu, 1 + below(33), 7 * step + i);
+        cpu.AddInput(source);
+        device.AddInput(source);
         const int num_tokens = std::min(1 + below(9), num_tokens_left - i);
         num_tokens_left -= num_tokens;
         rows.push_back({num_sequences++, RandomTokens(num_tokens, 64, step),
@@ -245,9 +292,11 @@ std::vector<Request> AnyEncoderRequests(int count, uint32_t seed,
   ModelDescription plain = model;
   plain.encoder.reset();
   plain.eos_token_ids.clear();
+  const bool has_features = model.encoder && model.encoder->features;
   const MixtureLimits limits = {.max_samples = 12,
                                 .max_beams = 10,
-                                .max_prompt_tokens = 40,
+                                // None is left where there are features.
+                                .max_prompt_tokens = has_features ? 4 : 40,
                                 .max_new_tokens = FewCases() ? 3 : 12,
                                 .speculates = true};
   std::mt19937 random(seed);
@@ -266,6 +315,10 @@ std::vector<Request> AnyEncoderRequests(int count, uint32_t seed,
       params.forced_eos_token_id = {static_cast<int64_t>(10 + random() % 50),
                                     2};
     }
+    if (has_features) {
+      request.prompt_tokens.clear();
+      request.features = AnyFeatures(*model.encoder->features, random());
+    }
     if (ValidateRequest(model, &request).ok()) requests.push_back(request);
   }
   return requests;
@@ -275,6 +328,7 @@ std::vector<Request> AnyEncoderRequests(int count, uint32_t seed,
 void ShareSources(std::vector<Request>* requests) {
   for (size_t i = 1; i < requests->size(); i += 3) {
     (*requests)[i].prompt_tokens = (*requests)[i - 1].prompt_tokens;
+    (*requests)[i].features = (*requests)[i - 1].features;
   }
 }
 
@@ -282,7 +336,7 @@ void ExpectAnyRequestsMatchTheHost(const std::string& name,
                                    const OnDeviceOptions& options,
                                    int max_step_tokens, uint32_t seed) {
   auto on_cpu = TransformerModel::Load(
-      FamilyPath(name), {.kv_cache_bytes = 16 << 20}, MakePool(1));
+      EncoderModelPath(name), {.kv_cache_bytes = 16 << 20}, MakePool(1));
   ASSERT_OK(on_cpu);
   const auto on_host = MakeExecutor(on_cpu->get(), MakePool(1));
   const auto on_device = LoadOnDevice(name, options);

@@ -4,6 +4,7 @@
 // (tests/cuda_dry_run.h).
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "exec_request/cuda_model.h"
@@ -27,8 +28,12 @@ class FakeCudaModel : public CudaModel {
     return {.num_heads = 4, .num_kv_heads = 2, .head_dim = 64};
   }
   PageId null_page() const override { return {99}; }
-  void AddEncoder() {
-    description_.encoder = {.max_source_tokens = 64, .decoder_prompt = {1}};
+  // It reads tokens, or features of `shape`, two rows of which are a position.
+  void AddEncoder(std::optional<FeatureShape> shape = std::nullopt) {
+    description_.encoder = {
+        .max_source_tokens = shape ? shape->num_rows / 2 : 64,
+        .features = shape,
+        .decoder_prompt = {1}};
     bounds_.max_source_pages = 16;
   }
   CudaMemoryParts memory() const override { return {{"fake weights", 7}}; }

@@ -24,7 +24,9 @@ void ExpectRead(const CudaSourceCall& call, const CudaAttentionRow& row,
   ASSERT_TRUE(row.sees_all);
   for (int i = 0; i < row.num_queries; ++i) {
     const int at = row.first_query + i;
-    ASSERT_EQ(call.tokens[at], read.input->tokens()[i]);
+    if (read.input->features() == nullptr) {
+      ASSERT_EQ(call.tokens[at], read.input->tokens()[i]);
+    }
     ASSERT_EQ(call.positions[at], i);
     ASSERT_EQ(call.token_tables[at], row.table);
     ASSERT_EQ(call.cross_tables[at],
@@ -74,7 +76,9 @@ TEST(CudaSourceCallTest, SourcesAreReadWholeInCallsWithinTheBounds) {
       const auto& [call, count] = next;
       ASSERT_GT(count, 0u);
       ASSERT_EQ(call.attention_rows.size(), count);
-      ASSERT_LE(std::ssize(call.tokens), bounds.max_tokens);
+      ASSERT_EQ(std::ssize(call.tokens), call.num_tokens());
+      ASSERT_TRUE(call.features.empty());
+      ASSERT_LE(call.num_tokens(), bounds.max_tokens);
       ASSERT_LE(std::ssize(call.tables), MaxSourceTableWords(bounds));
       for (size_t i = 0; i < count; ++i) {
         ASSERT_NO_FATAL_FAILURE(
@@ -88,6 +92,37 @@ TEST(CudaSourceCallTest, SourcesAreReadWholeInCallsWithinTheBounds) {
   EXPECT_GT(num_calls, 1000);
 }
 
+// Frames are no tokens: 20 of them are 10 positions.
+TEST(CudaSourceCallTest, SourcesOfFeaturesAreTheirPositions) {
+  const CudaCallBounds bounds = {.max_tokens = 35, .max_source_pages = 9};
+  std::vector<CudaSourceRead> reads;
+  for (int i = 0; i < 5; ++i) {
+    const FeatureMatrix features = {.shape = {.num_rows = 20, .num_cols = 4},
+                                    .values = std::vector<float>(80, i)};
+    reads.push_back({.input = std::make_shared<const EncoderInput>(
+                         std::make_shared<const FeatureMatrix>(features), 10),
+                     .table = i,
+                     .num_stored = 2 * i});
+  }
+  std::span<const CudaSourceRead> left = reads;
+  for (const size_t expected : {3, 2}) {
+    ASSERT_OK_AND_ASSIGN(const auto next,
+                         NextSourceCall(left, bounds, 4, kNullTable));
+    const auto& [call, count] = next;
+    ASSERT_EQ(count, expected);
+    EXPECT_EQ(call.num_tokens(), 10 * std::ssize(call.features));
+    EXPECT_TRUE(call.tokens.empty());
+    for (size_t i = 0; i < count; ++i) {
+      EXPECT_EQ(call.features[i], left[i].input);
+      ASSERT_NO_FATAL_FAILURE(
+          ExpectRead(call, call.attention_rows[i], left[i]));
+    }
+    ASSERT_NO_FATAL_FAILURE(ExpectPages(call, 4, bounds.max_source_pages));
+    left = left.subspan(count);
+  }
+  EXPECT_TRUE(left.empty());
+}
+
 TEST(CudaSourceCallTest, ASourceThatFitsNoCallIsRefused) {
   const CudaSourceRead reads[] = {
       {.input =
@@ -96,8 +131,8 @@ TEST(CudaSourceCallTest, ASourceThatFitsNoCallIsRefused) {
       NextSourceCall(reads, {.max_tokens = 32, .max_source_pages = 2}, 16, 0)
           .status(),
       testing::StatusIs(absl::StatusCode::kResourceExhausted,
-                        "a source of 33 tokens, a call has room for 32 on 2 "
-                        "pages"));
+                        "a source of 33 positions, a call has room for 32 on "
+                        "2 pages"));
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #   vllm                      the same work in vLLM, where PYTHON has it
 #   fp8                       the same with weights of e4m3, beside bf16, and
 #                             their products
+#   speech                    Whisper's shapes: reading sources, and steps
 #   histories                 edits of scores that follow from histories
 #   constraints               steps whose rows have masks, and making these
 #   wide                      512 and 5,000 beams, and attention of so many
@@ -92,6 +93,11 @@ run_vllm() {
   limited 400 "$python" benchmarks/peers/vllm_step.py "${cases[@]}"
 }
 
+run_speech() {
+  local cases=(whisper-{base,large}:{1,8,16}x5/1500 whisper-turbo:16x5/1500)
+  limited 120 "$bin/cuda_step_benchmark" "${cases[@]}"
+}
+
 run_fp8() {
   limited 90 "$bin/cuda_step_benchmark" --fp8 1b:1x4/128 8b:1x4/128 8b:4x4/512 \
     8b:8x4/512 8b:16x8/512
@@ -134,7 +140,7 @@ run_e2e() {
 }
 
 parts=("$@")
-[[ $# -gt 0 ]] || parts=(select sample attention matmul forward step fp8
+[[ $# -gt 0 ]] || parts=(select sample attention matmul forward step fp8 speech
   histories constraints wide parity e2e)
 for part in "${parts[@]}"; do
   if ! declare -F "run_$part" >/dev/null || [[ $part == kernel ]]; then

@@ -8,9 +8,11 @@
 //   cuda_step_benchmark 8b:64s1/512     64 requests, a sample each
 //
 // Models: 68m, 0.6b, 1b, 8b, and of other families mistral-7b, gemma2-2b,
-// gemma3-1b and gpt2. Prompts are random, no token ends a sequence, all
-// requests come at once; the first of two runs warms up. With --processors all
-// have a repetition penalty and repeat no n-gram of three tokens. With
+// gemma3-1b, gpt2, and whisper-base, -large (large-v3) and -turbo, whose
+// prompts are 1,500 positions of random features. Prompts are random, no token
+// ends a sequence, all requests come at once; the first of two runs warms up.
+// With --processors all have a repetition penalty and repeat no n-gram of three
+// tokens. With
 // --constraint their outputs are lines of JSON objects, by a regular
 // expression, or nested arrays, by a schema that recurs, in the tokens of a
 // random vocabulary (benchmarks/executor/cuda/random_tokenizer.h). With --fp8
@@ -28,6 +30,8 @@
 //             in this very run, or to multiply, at that of a large product:
 //             whichever takes longer. Prompts count once a request, generated
 //             tokens for each beam
+//   source    with an encoder: the time in which it reads a source, up to eight
+//             in a call, and stores the keys and values of cross-attention
 //   torch     what benchmarks/peers/torch_graph.py wrote into FILE
 //   total     the whole run, prompts included
 #include <boost/asio/co_spawn.hpp>
@@ -38,6 +42,7 @@
 #include <cstdlib>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <random>
 #include <string>
@@ -55,7 +60,9 @@
 #include "benchmarks/executor/cuda/decode_case.h"
 #include "benchmarks/executor/cuda/random_tokenizer.h"
 #include "benchmarks/executor/cuda/wrapped_executor.h"
+#include "executor/cuda/batch/cuda_step_memory.h"
 #include "executor/cuda/cuda_executor.h"
+#include "executor/cuda/step/cuda_source_reader.h"
 #include "model/cuda/cuda_transformer.h"
 
 namespace espalier {
@@ -113,6 +120,7 @@ struct Measured {
   absl::Duration host;
   absl::Duration total;
   absl::Duration gap = {};
+  absl::Duration source = {};
 };
 
 struct Options {
@@ -124,12 +132,28 @@ struct Options {
   std::vector<DecodeCase> cases;
 };
 
+std::shared_ptr<const FeatureMatrix> RandomFeatures(const DecodeCase& c,
+                                                    int seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal;
+  FeatureMatrix features = {.shape = *c.shape().encoder->feature_shape()};
+  features.values.resize(size_t(features.shape.num_rows) *
+                         features.shape.num_cols);
+  for (float& value : features.values) value = normal(random);
+  return std::make_shared<const FeatureMatrix>(std::move(features));
+}
+
 Request RandomRequest(const DecodeCase& c, int vocab_size,
                       const Options& options, int seed) {
   std::mt19937 random(seed);
   Request request;
-  for (int i = 0; i < c.num_prompt_tokens; ++i) {
-    request.prompt_tokens.push_back(random() % vocab_size);
+  if (c.shape().encoder) {
+    request.features = RandomFeatures(c, seed);
+    request.params.decoder_prompt_tokens = {4, 5, 6};
+  } else {
+    for (int i = 0; i < c.num_prompt_tokens; ++i) {
+      request.prompt_tokens.push_back(random() % vocab_size);
+    }
   }
   if (c.samples) {
     request.params.do_sample = true;
@@ -210,11 +234,63 @@ int64_t KvBytes(const DecodeCase& c, const TransformerConfig& config,
   return pages * kPageSize * 4 * config.num_layers() * config.kv_size();
 }
 
+constexpr int kMaxSourcesAtOnce = 8;
+
+int NumSourcesAtOnce(const DecodeCase& c) {
+  return std::min(c.num_requests, kMaxSourcesAtOnce);
+}
+
+// Reads sources as a step does, copies of their features included, many times
+// back to back.
+absl::StatusOr<absl::Duration> MeasureSource(const DecodeCase& c,
+                                             CudaModel* model) {
+  const ModelDescription& description = model->description();
+  ASSIGN_OR_RETURN(
+      const CudaStepMemory memory,
+      CudaStepMemory::Create(StepLimitsOf(description, model->bounds()),
+                             model->null_page(), description.page_size));
+  ASSIGN_OR_RETURN(const auto reader, CudaSourceReader::Create(model, &memory));
+  std::vector<CudaSourceRead> reads;
+  int next_page = 0;
+  for (int i = 0; i < NumSourcesAtOnce(c); ++i) {
+    std::vector<int> pages(CeilDiv(c.num_prompt_tokens, kPageSize));
+    std::iota(pages.begin(), pages.end(), next_page);
+    next_page += static_cast<int>(pages.size());
+    RETURN_IF_CUDA_ERROR(cudaMemcpy(const_cast<int*>(memory.source_table(i)),
+                                    pages.data(), pages.size() * sizeof(int),
+                                    cudaMemcpyHostToDevice));
+    reads.push_back({.input = std::make_shared<const EncoderInput>(
+                         RandomFeatures(c, i), c.num_prompt_tokens),
+                     .table = i});
+  }
+  ASSIGN_OR_RETURN(const CudaStream stream, CudaStream::Create());
+  ASSIGN_OR_RETURN(const CudaEvent begin, CudaEvent::Create());
+  ASSIGN_OR_RETURN(const CudaEvent end, CudaEvent::Create());
+  absl::Duration best = absl::InfiniteDuration();
+  constexpr int kRuns = 5, kReads = 4;
+  for (int run = 0; run < kRuns; ++run) {
+    cudaEventRecord(begin.get(), stream.get());
+    for (int i = 0; i < kReads; ++i) {
+      RETURN_IF_ERROR(reader->Enqueue(reads, stream.get()));
+    }
+    cudaEventRecord(end.get(), stream.get());
+    RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(stream.get()));
+    float ms = 0;
+    cudaEventElapsedTime(&ms, begin.get(), end.get());
+    best = std::min(best, absl::Milliseconds(ms) / (kReads * reads.size()));
+  }
+  return best;
+}
+
 absl::StatusOr<Measured> Measure(const DecodeCase& c, WeightFormat weights,
                                  const CudaDevice& device,
                                  const Options& options) {
   const TransformerConfig& config = c.shape();
-  const int max_step_tokens = std::max(4096, c.num_rows());
+  int max_step_tokens = std::max(4096, c.num_rows());
+  if (config.encoder) {
+    max_step_tokens = std::max(
+        max_step_tokens, NumSourcesAtOnce(c) * config.encoder->max_tokens);
+  }
   const CudaTransformerOptions transformer = {
       .page_size = kPageSize,
       .kv_cache_bytes = KvBytes(c, config, options.num_new_tokens),
@@ -226,6 +302,10 @@ absl::StatusOr<Measured> Measure(const DecodeCase& c, WeightFormat weights,
                                                : std::max(128, c.num_rows())};
   ASSIGN_OR_RETURN(auto model,
                    CudaTransformer::Random(config, transformer, device));
+  absl::Duration source;
+  if (config.encoder) {
+    ASSIGN_OR_RETURN(source, MeasureSource(c, model.get()));
+  }
   ASSIGN_OR_RETURN(const std::shared_ptr<CudaExecutor> steps,
                    CudaExecutor::Create(std::move(model)));
   std::shared_ptr<const Tokenizer> tokenizer;
@@ -235,6 +315,7 @@ absl::StatusOr<Measured> Measure(const DecodeCase& c, WeightFormat weights,
   RunOnce(c, steps, tokenizer, max_step_tokens, options);
   Measured measured = RunOnce(c, steps, tokenizer, max_step_tokens, options);
   measured.gap = steps->figures().median_gap;
+  measured.source = source;
   return measured;
 }
 
@@ -298,11 +379,17 @@ void PrintLine(const std::string& name, const Measured& m, double limit_ms,
   const std::string torch =
       torch_ms ? absl::StrFormat("%.3f | %.2f", *torch_ms, *torch_ms / step_ms)
                : "– | –";
-  std::printf("| %s | %.4f | %.4f | %.1f | %.1f | %.4f | %.2f | %s | %.3f |\n",
-              name.c_str(), step_ms, absl::ToDoubleMilliseconds(m.busy),
-              absl::ToDoubleMicroseconds(m.gap),
-              absl::ToDoubleMicroseconds(m.host), limit_ms, step_ms / limit_ms,
-              torch.c_str(), absl::ToDoubleSeconds(m.total));
+  const std::string source =
+      m.source == absl::ZeroDuration()
+          ? "–"
+          : absl::StrFormat("%.3f", absl::ToDoubleMilliseconds(m.source));
+  std::printf(
+      "| %s | %.4f | %.4f | %.1f | %.1f | %.4f | %.2f | %s | %s | %.3f "
+      "|\n",
+      name.c_str(), step_ms, absl::ToDoubleMilliseconds(m.busy),
+      absl::ToDoubleMicroseconds(m.gap), absl::ToDoubleMicroseconds(m.host),
+      limit_ms, step_ms / limit_ms, source.c_str(), torch.c_str(),
+      absl::ToDoubleSeconds(m.total));
   std::fflush(stdout);
 }
 
@@ -337,8 +424,8 @@ absl::Status Run(const Options& options) {
   std::printf(
       "| model:requests×beams/prompt | ms/step | busy | gap µs | host µs | "
       "limit ms | "
-      "step / limit | torch ms | torch / step | total s |\n"
-      "|---|---|---|---|---|---|---|---|---|---|\n");
+      "step / limit | source ms | torch ms | torch / step | total s |\n"
+      "|---|---|---|---|---|---|---|---|---|---|---|\n");
   for (const DecodeCase& c : options.cases) {
     const auto found = torch.find(c.name);
     MeasureAndPrint(

@@ -79,6 +79,26 @@ TransformerConfig Gpt2() {
   return config;
 }
 
+// Windows of 30 s: 3,000 frames, 1,500 positions.
+TransformerConfig Whisper(int hidden, int encoder_layers, int layers, int mel,
+                          int vocab) {
+  TransformerConfig config = Shape(hidden, layers, hidden / 64, hidden / 64, 64,
+                                   4 * hidden, vocab, /*tied=*/true);
+  for (LayerConfig& layer : config.layers) layer.has_cross_attention = true;
+  config.max_context = 448;
+  config.norm = NormKind::kLayer;
+  config.positions = PositionKind::kLearned;
+  config.activation = Activation::kGelu;
+  config.has_gate = false;
+  config.has_qkv_bias = config.has_output_bias = config.has_mlp_bias = true;
+  config.lacks_key_bias = true;
+  EncoderConfig& encoder = config.encoder.emplace();
+  encoder.layers.assign(encoder_layers, {.intermediate_size = 4 * hidden});
+  encoder.max_tokens = 1500;
+  encoder.num_mel_bins = mel;
+  return config;
+}
+
 // Shapes of benchmarks/peers/torch_graph.py, and one for each family with
 // features that Llama lacks.
 const std::map<std::string, TransformerConfig>& Shapes() {
@@ -91,7 +111,10 @@ const std::map<std::string, TransformerConfig>& Shapes() {
           {"mistral-7b", Mistral7b()},
           {"gemma2-2b", Gemma2Of2b()},
           {"gemma3-1b", Gemma3Of1b()},
-          {"gpt2", Gpt2()}};
+          {"gpt2", Gpt2()},
+          {"whisper-base", Whisper(512, 6, 6, 80, 51865)},
+          {"whisper-large", Whisper(1280, 32, 32, 128, 51866)},
+          {"whisper-turbo", Whisper(1280, 32, 4, 128, 51866)}};
   return *shapes;
 }
 
@@ -108,6 +131,11 @@ absl::StatusOr<DecodeCase> DecodeCase::Parse(const std::string& text) {
   if (num_read != 5 || !Shapes().contains(model) || parsed.num_requests < 1 ||
       parsed.num_beams < 1 || parsed.num_prompt_tokens < 1) {
     return InvalidArgument("not a case: ", text);
+  }
+  const auto& encoder = Shapes().at(model).encoder;
+  if (encoder && parsed.num_prompt_tokens != encoder->max_tokens) {
+    return InvalidArgument("not a case: ", text, ": sources have ",
+                           encoder->max_tokens, " positions");
   }
   parsed.name = text;
   parsed.model = model;
@@ -135,8 +163,12 @@ GenerationParams DecodeCase::Params(int i, int num_new_tokens) const {
 
 double DecodeCase::NumLayerWeights() const {
   const TransformerConfig& config = shape();
-  const double projections =
+  double projections =
       double(config.hidden_size) * (2 * config.q_size() + 2 * config.kv_size());
+  // A step reads no weights for the keys and values of sources.
+  if (config.encoder) {
+    projections += 2.0 * config.hidden_size * config.q_size();
+  }
   const double mlp = (config.has_gate ? 3.0 : 2.0) * config.hidden_size *
                      config.layers[0].intermediate_size;
   return config.num_layers() * (projections + mlp);

@@ -3,6 +3,8 @@
 //
 //   8b:8x4/512    the 8b shape, 8 requests with 4 beams each, 512 prompt tokens
 //   8b:8s4/512    the same with 4 samples each, drawn with a seed and top_p
+//   whisper-base:8x5/1500
+//                 8 sources of features, which are 1,500 positions each
 #pragma once
 
 #include <string>
@@ -15,8 +17,8 @@ namespace espalier {
 
 struct DecodeCase {
   std::string name;   // as above
-  std::string model;  // 68m, 0.6b, 1b, 8b, mistral-7b, gemma2-2b, gemma3-1b
-                      // or gpt2
+  std::string model;  // 68m, 0.6b, 1b, 8b, mistral-7b, gemma2-2b, gemma3-1b,
+                      // gpt2, or whisper- and base, large or turbo
   int num_requests = 1;
   int num_beams = 1;  // or samples
   bool samples = false;

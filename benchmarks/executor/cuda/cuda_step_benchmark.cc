@@ -136,7 +136,8 @@ std::shared_ptr<const FeatureMatrix> RandomFeatures(const DecodeCase& c,
                                                     int seed) {
   std::mt19937 random(seed);
   std::normal_distribution<float> normal;
-  FeatureMatrix features = {.shape = *c.shape().encoder->feature_shape()};
+  FeatureMatrix features = {.shape = *c.shape().encoder->feature_shape(),
+                            .values = {}};
   features.values.resize(size_t(features.shape.num_rows) *
                          features.shape.num_cols);
   for (float& value : features.values) value = normal(random);

@@ -71,7 +71,7 @@ std::shared_ptr<const FeatureMatrix> AnyFeatures(const FeatureShape& shape,
                                                  int seed) {
   std::mt19937 random(seed);
   std::normal_distribution<float> normal;
-  FeatureMatrix features = {.shape = shape};
+  FeatureMatrix features = {.shape = shape, .values = {}};
   features.values.resize(size_t(shape.num_rows) * shape.num_cols);
   for (float& value : features.values) value = normal(random);
   return std::make_shared<const FeatureMatrix>(std::move(features));

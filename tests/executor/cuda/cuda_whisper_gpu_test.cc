@@ -67,7 +67,7 @@ class WhisperMaker {
   void Add(const std::string& name, const std::vector<int64_t>& shape,
            float mean, float deviation) {
     std::normal_distribution<float> normal(mean, deviation);
-    TinyTensor tensor = {.shape = shape};
+    TinyTensor tensor = {.shape = shape, .values = {}};
     int64_t size = 1;
     for (const int64_t dim : shape) size *= dim;
     while (std::ssize(tensor.values) < size) {
@@ -108,7 +108,8 @@ std::shared_ptr<const EncoderInput> SmoothInput(int seed) {
   std::mt19937 random(seed);
   std::normal_distribution<float> normal(0, 0.2);
   FeatureMatrix features = {
-      .shape = {.num_rows = 2 * kNumPositions, .num_cols = kNumMelBins}};
+      .shape = {.num_rows = 2 * kNumPositions, .num_cols = kNumMelBins},
+      .values = {}};
   for (int row = 0; row < features.shape.num_rows; ++row) {
     for (int col = 0; col < kNumMelBins; ++col) {
       features.values.push_back(std::sin(0.01f * row * (1 + col % 7) + seed) +

@@ -16,19 +16,28 @@
 namespace espalier {
 namespace {
 
+bool BeginsWith(std::span<const int64_t> tokens,
+                std::span<const TokenId> start) {
+  return tokens.size() >= start.size() &&
+         std::equal(start.begin(), start.end(), tokens.begin());
+}
+
 // Returns `tokens` without `start`, the model's own decoder start, if they
 // begin with it.
 std::span<const int64_t> OwnTokens(std::span<const TokenId> start,
                                    std::span<const int64_t> tokens) {
-  const bool has_start = tokens.size() >= start.size() &&
-                         std::equal(start.begin(), start.end(), tokens.begin());
-  return has_start ? tokens.subspan(start.size()) : tokens;
+  return BeginsWith(tokens, start) ? tokens.subspan(start.size()) : tokens;
 }
 
-// Returns the tokens that every decoder of the model begins with.
-std::span<const TokenId> StartOf(const ModelDescription& model) {
+// Returns the tokens that the decoder begins with before those of the request
+// that do not repeat them.
+std::span<const TokenId> StartOf(const ModelDescription& model,
+                                 std::span<const int64_t> tokens) {
   if (!model.encoder) return {};
-  return model.encoder->decoder_prompt;
+  const std::span<const TokenId> start = model.encoder->decoder_prompt;
+  const bool replaces =
+      model.encoder->features && !tokens.empty() && !BeginsWith(tokens, start);
+  return replaces ? std::span<const TokenId>() : start;
 }
 
 absl::Status CheckOneDecoderPrompt(const GenerationParams& params) {
@@ -115,7 +124,7 @@ absl::StatusOr<NamedValues> ResolveDecoderPrompt(
     all.push_back(token);
     taken.emplace_back("forced_bos_token_id", std::to_string(token));
   }
-  const std::span<const TokenId> start = StartOf(model);
+  const std::span<const TokenId> start = StartOf(model, all);
   const int64_t num_before =
       std::ssize(start) + std::ssize(OwnTokens(start, all));
   ASSIGN_OR_RETURN(const std::vector<TokenId> tokens,
@@ -136,7 +145,7 @@ absl::Status ValidateDecoderPrompt(const ModelDescription& model,
   if (!text.empty()) return NoTokensOfText(text);
   RETURN_IF_ERROR(
       CheckTokens("decoder_prompt_tokens", tokens, model.vocab_size));
-  const size_t num_own = OwnTokens(StartOf(model), tokens).size();
+  const size_t num_own = OwnTokens(StartOf(model, tokens), tokens).size();
   RETURN_IF_ERROR(CheckHavePositions(model, "decoder_prompt_tokens", tokens,
                                      tokens.size() - num_own));
   // Tokens that only repeat the start leave the next token open.
@@ -163,7 +172,8 @@ absl::Status AppendDecoderPrompt(const ModelDescription& model,
 
 std::vector<TokenId> DecoderPromptOf(const ModelDescription& model,
                                      const GenerationParams& params) {
-  const std::span<const TokenId> start = StartOf(model);
+  const std::span<const TokenId> start =
+      StartOf(model, params.decoder_prompt_tokens);
   std::vector<TokenId> tokens(start.begin(), start.end());
   for (const int64_t token : OwnTokens(start, params.decoder_prompt_tokens)) {
     tokens.push_back(static_cast<TokenId>(token));
@@ -173,13 +183,19 @@ std::vector<TokenId> DecoderPromptOf(const ModelDescription& model,
 
 std::span<const TokenId> AfterStart(const ModelDescription& model,
                                     std::span<const TokenId> decoder_prompt) {
-  return decoder_prompt.subspan(StartOf(model).size());
+  if (!model.encoder) return decoder_prompt;
+  const std::vector<TokenId>& start = model.encoder->decoder_prompt;
+  const bool has_start =
+      decoder_prompt.size() >= start.size() &&
+      std::equal(start.begin(), start.end(), decoder_prompt.begin());
+  return decoder_prompt.subspan(has_start ? start.size() : 0);
 }
 
 int64_t NumContextTokens(const ModelDescription& model,
                          int64_t num_prompt_tokens,
                          const GenerationParams& params) {
-  const std::span<const TokenId> start = StartOf(model);
+  const std::span<const TokenId> start =
+      StartOf(model, params.decoder_prompt_tokens);
   const int64_t num_own =
       std::ssize(OwnTokens(start, params.decoder_prompt_tokens));
   return (model.encoder ? std::ssize(start) : num_prompt_tokens) + num_own;
@@ -193,8 +209,9 @@ absl::StatusOr<std::string> DecoderPromptText(const Tokenizer& tokenizer,
 std::string_view ForceFirstOutput(const ModelDescription& model,
                                   std::optional<TokenId> token,
                                   GenerationParams* params) {
+  const std::span<const int64_t> tokens = params->decoder_prompt_tokens;
   if (!token || params->forced_bos_token_id ||
-      !OwnTokens(StartOf(model), params->decoder_prompt_tokens).empty()) {
+      !OwnTokens(StartOf(model, tokens), tokens).empty()) {
     return "";
   }
   const bool is_restricted = params->constraint || params->allowed_sequences;

@@ -14,6 +14,10 @@
 // front unless the tokens begin with it; scores and lengths are those of what
 // is generated alone, and penalties see all that the decoder has read.
 //
+// Speech models are the exception, in transformers, too: the tokens are all
+// that the decoder begins with, since Whisper's may begin with earlier text
+// (speech/whisper_tokens.h).
+//
 // A text becomes the tokens that the model would write it with
 // (Tokenizer::EncodeOutput). Where the model's outputs begin with a forced
 // token (forced_bos_token_id, of the request or of its generation_config.json),

@@ -105,6 +105,24 @@ TEST(DecoderPromptTest, TheDecodersStartStandsInFrontOnce) {
   EXPECT_EQ(NumContextTokens(decoder, 5, {}), 5);
 }
 
+// As of Whisper, whose prompts may begin with earlier text.
+TEST(DecoderPromptTest, IsAllThatADecoderOfSpeechBeginsWith) {
+  ModelDescription model = Translator();
+  model.encoder->features = FeatureShape{10, 4};
+  GenerationParams params;
+  const auto all = [&](std::vector<int64_t> tokens) {
+    params.decoder_prompt_tokens = std::move(tokens);
+    const std::vector<TokenId> read = DecoderPromptOf(model, params);
+    EXPECT_EQ(NumContextTokens(model, 5, params), std::ssize(read));
+    return read;
+  };
+  EXPECT_THAT(all({}), ElementsAre(kDecoderStart));
+  EXPECT_THAT(all({kDecoderStart, 7}), ElementsAre(kDecoderStart, 7));
+  const std::vector<TokenId> read = all({7, kDecoderStart, 8});
+  EXPECT_THAT(read, ElementsAre(7, kDecoderStart, 8));
+  EXPECT_THAT(AfterStart(model, read), ElementsAre(7, kDecoderStart, 8));
+}
+
 TEST(DecoderPromptTest, ItTakesRoomInTheContext) {
   GenerationParams params;
   params.decoder_prompt_tokens.assign(15, 7);

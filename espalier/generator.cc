@@ -161,6 +161,19 @@ absl::Status CheckUnset(const GeneratorOptions& options) {
   return absl::OkStatus();
 }
 
+// Opens a request of any kind and waits for its end.
+template <typename From>
+absl::StatusOr<Generation> OpenAndAwait(
+    const std::shared_ptr<GeneratorCore>& core, From request,
+    const CallOptions& options) try {
+  const GeneratorCore::Deadline deadline = DeadlineOf(options.timeout);
+  absl::StatusOr<OpenRequest> open = Open(core, std::move(request));
+  if (!open.ok()) return WithoutParts(std::move(open).status());
+  return Plain(AwaitGeneration(core, *std::move(open), options, deadline));
+} catch (const std::bad_alloc&) {
+  return OutOfMemory();
+}
+
 }  // namespace
 
 Generator::Generator(std::shared_ptr<GeneratorCore> core)
@@ -178,25 +191,21 @@ Generator& Generator::operator=(Generator&& other) {
 }
 
 absl::StatusOr<Generation> Generator::Generate(GenerationRequest request,
-                                               const CallOptions& options) try {
+                                               const CallOptions& options) {
   const std::shared_ptr<GeneratorCore> core = core_;
-  const GeneratorCore::Deadline deadline = DeadlineOf(options.timeout);
-  absl::StatusOr<OpenRequest> open = Open(core, std::move(request));
-  if (!open.ok()) return WithoutParts(std::move(open).status());
-  return Plain(AwaitGeneration(core, *std::move(open), options, deadline));
-} catch (const std::bad_alloc&) {
-  return OutOfMemory();
+  return OpenAndAwait(core, std::move(request), options);
+}
+
+absl::StatusOr<Generation> Generator::GenerateTokens(
+    Request request, const CallOptions& options) {
+  const std::shared_ptr<GeneratorCore> core = core_;
+  return OpenAndAwait(core, std::move(request), options);
 }
 
 absl::StatusOr<Generation> Generator::Score(ScoreRequest request,
-                                            const CallOptions& options) try {
+                                            const CallOptions& options) {
   const std::shared_ptr<GeneratorCore> core = core_;
-  const GeneratorCore::Deadline deadline = DeadlineOf(options.timeout);
-  absl::StatusOr<OpenRequest> open = Open(core, std::move(request));
-  if (!open.ok()) return WithoutParts(std::move(open).status());
-  return Plain(AwaitGeneration(core, *std::move(open), options, deadline));
-} catch (const std::bad_alloc&) {
-  return OutOfMemory();
+  return OpenAndAwait(core, std::move(request), options);
 }
 
 std::future<absl::StatusOr<Generation>> Generator::GenerateAsync(

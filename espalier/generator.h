@@ -216,6 +216,10 @@ class Generator {
   absl::StatusOr<Generation> Generate(GenerationRequest request,
                                       const CallOptions& call = {});
 
+  // As Generate, of tokens or features, with params that are used as they are.
+  absl::StatusOr<Generation> GenerateTokens(Request request,
+                                            const CallOptions& call = {});
+
   // Scores each continuation (Generation::continuations, in order). Common
   // prefixes are computed once (Request::continuations). There are no
   // hypotheses.

@@ -28,6 +28,14 @@ absl::StatusOr<OpenRequest> Open(const std::shared_ptr<GeneratorCore>& core,
   return OpenAt(std::move(place), *core, std::move(from));
 }
 
+absl::StatusOr<OpenRequest> Open(const std::shared_ptr<GeneratorCore>& core,
+                                 Request from) {
+  ASSIGN_OR_RETURN(GeneratorCore::Place place, core->TakePlace());
+  ASSIGN_OR_RETURN(EngineRequest prepared,
+                   core->Prepare(std::move(from), /*takes_defaults=*/false));
+  return OpenRequest{std::move(place), std::move(prepared)};
+}
+
 absl::StatusOr<OpenRequest> OpenInTime(
     const std::shared_ptr<GeneratorCore>& core, GenerationRequest from,
     const CallOptions& options, const GeneratorCore::Deadline& deadline) {

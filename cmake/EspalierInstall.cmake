@@ -18,7 +18,8 @@ set(espalier_public_headers
   espalier/stats.h
   espalier/status.h
   espalier/tokenizer.h
-  espalier/trace.h)
+  espalier/trace.h
+  espalier/transcriber.h)
 if(ESPALIER_CUDA)
   list(APPEND espalier_public_headers espalier/cuda.h)
 endif()
@@ -48,7 +49,7 @@ endforeach()
 
 # What the objects call besides.
 set(link_only PkgConfig::HIGHWAY PkgConfig::PCRE2 PkgConfig::SENTENCEPIECE
-  PkgConfig::UTF8PROC)
+  PkgConfig::SNDFILE PkgConfig::UTF8PROC PkgConfig::ZLIB)
 if(ESPALIER_CUDA)
   list(APPEND link_only CUDA::cudart_static ${CMAKE_DL_LIBS})
 endif()
@@ -148,6 +149,8 @@ string(JOIN ", " CPACK_DEBIAN_PACKAGE_DEPENDS
   libhwy-dev
   libpcre2-dev
   libsentencepiece-dev
+  libsndfile1-dev
   libutf8proc-dev
-  pkg-config)
+  pkg-config
+  zlib1g-dev)
 include(CPack)

@@ -21,6 +21,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -72,6 +73,10 @@ class AudioReader {
   // fails.
   virtual absl::StatusOr<size_t> Read(std::span<float> samples) = 0;
 };
+
+// Opens an audio at its beginning. Where it is called twice, both readers read
+// the same.
+using OpenAudio = std::function<absl::StatusOr<std::unique_ptr<AudioReader>>()>;
 
 // Returns all that is left to read, at most `max_duration` of it.
 // Errors: those of Read; kInvalidArgument, naming the file, if it is longer.

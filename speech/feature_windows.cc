@@ -70,42 +70,42 @@ absl::Status FeatureWindows::ReadBlock() {
   ASSIGN_OR_RETURN(const size_t size,
                    PushBlock(*reader_, block_, stream_, rows_));
   is_at_end_ = size < block_.size();
+  DropForgotten();
   return absl::OkStatus();
+}
+
+void FeatureWindows::DropForgotten() {
+  const int64_t count =
+      std::clamp<int64_t>(first_kept_, first_row_, end_row()) - first_row_;
+  rows_.erase(rows_.begin(), rows_.begin() + count * log_mel_->num_bands());
+  first_row_ += count;
+}
+
+void FeatureWindows::ForgetBefore(int64_t frame) {
+  first_kept_ = std::max(first_kept_, frame);
+  DropForgotten();
 }
 
 absl::StatusOr<std::shared_ptr<const FeatureMatrix>> FeatureWindows::Window(
     int64_t first, int64_t size, int num_rows) {
-  CHECK_GE(first, first_row_);
+  CHECK_GE(first, std::max(first_row_, first_kept_));
   CHECK_GE(size, 1);
   CHECK_LE(size, num_rows);
   CHECK_LT(first, num_frames_);
   size = std::min(size, num_frames_ - first);
-  const auto num_bands = static_cast<int64_t>(log_mel_->num_bands());
-  const auto end_row = [&] {
-    return first_row_ + static_cast<int64_t>(rows_.size()) / num_bands;
-  };
-  // Drops rows before each block that is read, so that a far away window takes
-  // no memory for what lies between.
-  const auto drop = [&] {
-    const int64_t num_old = std::min(first, end_row()) - first_row_;
-    rows_.erase(rows_.begin(), rows_.begin() + num_old * num_bands);
-    first_row_ += num_old;
-  };
-  drop();
   while (end_row() < first + size) {
     if (is_at_end_) {
       return InvalidArgument(reader_->name(), " has become shorter: frame ",
                              end_row(), " of ", num_frames_, " is missing");
     }
     RETURN_IF_ERROR(ReadBlock());
-    drop();
   }
+  const auto num_bands = static_cast<int64_t>(log_mel_->num_bands());
+  const auto begin = rows_.begin() + (first - first_row_) * num_bands;
   auto features = std::make_shared<FeatureMatrix>();
   features->shape = {.num_rows = num_rows,
                      .num_cols = static_cast<int>(num_bands)};
-  features->values.assign(
-      rows_.begin() + (first - first_row_) * num_bands,
-      rows_.begin() + (first + size - first_row_) * num_bands);
+  features->values.assign(begin, begin + size * num_bands);
   ScaleLogMel(max_log_, features->values);
   features->values.resize(static_cast<size_t>(num_rows * num_bands));
   return features;

@@ -3,7 +3,7 @@
 //
 // Features depend on the loudest frame of the whole audio (log_mel.h), so the
 // audio is read twice: once to find that, and once more as windows ask for it.
-// Windows may overlap, and go forward.
+// Windows may overlap; frames are kept until they are forgotten.
 //
 // As openai's, the audio is followed by silence, not by its reflection, and a
 // window that ends before its rows do is filled with 0.
@@ -24,12 +24,9 @@
 
 namespace espalier {
 
-// Opens an audio at its beginning; called twice. Both readers read the same.
-using OpenAudio = std::function<absl::StatusOr<std::unique_ptr<AudioReader>>()>;
-
 class FeatureWindows {
  public:
-  // Reads the whole audio once.
+  // Reads the whole audio once, and opens it again.
   //   block_size   samples that are read at a time
   //   keeps_going  asked before each block; false ends the call. May be null.
   // Errors: those of `open` and of AudioReader::Read; kInvalidArgument naming
@@ -46,12 +43,15 @@ class FeatureWindows {
   }
 
   // Returns `num_rows` rows: frames [first, first + size), and zeros.
-  // REQUIRES: 0 <= first < num_frames(); first is not less than in a call
-  // before; 1 <= size <= num_rows. Errors: those of AudioReader::Read;
-  // kInvalidArgument if the audio has become shorter.
+  // REQUIRES: frame `first` is in the audio and not forgotten; 1 <= size <=
+  // num_rows. Errors: those of AudioReader::Read; kInvalidArgument if the audio
+  // has become shorter.
   absl::StatusOr<std::shared_ptr<const FeatureMatrix>> Window(int64_t first,
                                                               int64_t size,
                                                               int num_rows);
+
+  // Forgets the frames before this one.
+  void ForgetBefore(int64_t frame);
 
  private:
   FeatureWindows(std::unique_ptr<AudioReader> reader, int num_bands,
@@ -59,6 +59,11 @@ class FeatureWindows {
 
   // Reads a block into rows_.
   absl::Status ReadBlock();
+  void DropForgotten();
+  int64_t end_row() const {
+    return first_row_ +
+           static_cast<int64_t>(rows_.size()) / log_mel_->num_bands();
+  }
 
   std::unique_ptr<const LogMel> log_mel_;
   std::unique_ptr<AudioReader> reader_;
@@ -70,6 +75,7 @@ class FeatureWindows {
   // Logarithms of frames from first_row_ on, [rows, num_bands].
   std::vector<float> rows_;
   int64_t first_row_ = 0;
+  int64_t first_kept_ = 0;  // those before are dropped as they are read
   bool is_at_end_ = false;
 };
 

@@ -37,6 +37,14 @@ absl::StatusOr<std::string> TranscriptBuilder::TextOf(
   return tokenizer_.Decode(text);
 }
 
+void TranscriptBuilder::AddPrevious(std::span<const TokenId> tokens) {
+  std::vector<TokenId> kept;
+  for (const TokenId token : tokens) {
+    if (whisper_.IsText(token) || whisper_.IsTime(token)) kept.push_back(token);
+  }
+  previous_.Add(kept);
+}
+
 absl::StatusOr<std::vector<TranscriptSegment>> TranscriptBuilder::Add(
     DecodedWindow decoded) {
   const int64_t seek = window_.first;
@@ -61,7 +69,7 @@ absl::StatusOr<std::vector<TranscriptSegment>> TranscriptBuilder::Add(
   for (WindowSegment& segment : cut.segments) {
     ASSIGN_OR_RETURN(std::string text, TextOf(segment.tokens));
     if (StripSpace(text).empty()) continue;
-    previous_.Add(segment.tokens);
+    AddPrevious(segment.tokens);
     tokens_.insert(tokens_.end(), segment.tokens.begin(), segment.tokens.end());
     segments.push_back({.id = id++,
                         .seek = seek,

@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -80,6 +81,9 @@ class TranscriptBuilder {
   absl::StatusOr<Transcript> Take();
 
  private:
+  // Drops other marks, which a model may write by mistake: prompts have none.
+  void AddPrevious(std::span<const TokenId> tokens);
+
   const Tokenizer& tokenizer_;
   const WhisperTokens& whisper_;
   const TranscriptBuilderOptions options_;

@@ -79,8 +79,9 @@ CutWindow CutIntoSegments(std::span<const TokenId> tokens,
     cuts.push_back(tokens.size());
   } else {
     // At least one frame, so that a window of no length does not come again.
-    window.num_frames =
-        std::max(1, kFramesPerStep * whisper.StepOf(tokens[cuts.back() - 1]));
+    window.num_frames = std::clamp<int64_t>(
+        kFramesPerStep * whisper.StepOf(tokens[cuts.back() - 1]), 1,
+        num_frames);
   }
   size_t first = 0;
   for (const size_t cut : cuts) {
@@ -123,7 +124,7 @@ absl::StatusOr<std::vector<std::pair<int64_t, int64_t>>> ClipsOf(
   for (const double time : times) {
     if (!(time >= before) || !std::isfinite(time)) {
       return InvalidField(
-          "`clip_timestamps` must be seconds in ascending order",
+          OptionName{"clip_timestamps"}, " must be seconds in ascending order",
           frames.empty() ? Got(time) : Got(time, " after ", before));
     }
     before = time;

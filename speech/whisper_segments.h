@@ -25,7 +25,8 @@ struct WindowSegment {
 
 struct CutWindow {
   std::vector<WindowSegment> segments = {};
-  // Frames from the window's beginning to that of the next one, at least one.
+  // Frames from the window's beginning to that of the next one: at least one,
+  // at most the window's.
   int64_t num_frames = 0;
 };
 

@@ -21,15 +21,11 @@
 
 #include "absl/status/statusor.h"
 #include "base/ids.h"
+#include "speech/speech_task.h"
 #include "text/tokenizer/languages.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace espalier {
-
-enum class SpeechTask : uint8_t {
-  kTranscribe,  // into the language that is spoken
-  kTranslate,   // into English
-};
 
 // The content of a decoder's prompt.
 struct WhisperPrompt {

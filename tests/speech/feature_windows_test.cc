@@ -73,6 +73,7 @@ TEST(FeatureWindowsTest, AreThoseOfTheWholeAudioWhateverIsReadAtOnce) {
              {0, 300}, {0, 300}, {7, 100}, {260, 200}, {499, 300}}) {
       const auto window = windows->Window(first, size, 300);
       ASSERT_OK(window);
+      if (first >= 260) windows->ForgetBefore(first);
       EXPECT_EQ((*window)->shape, (FeatureShape{300, kBands}));
       std::vector<float> expected(size_t{300} * kBands);
       const int num_rows = std::min(size, 500 - first);
@@ -81,6 +82,19 @@ TEST(FeatureWindowsTest, AreThoseOfTheWholeAudioWhateverIsReadAtOnce) {
       EXPECT_EQ((*window)->values, expected) << first << " " << block;
     }
   }
+}
+
+TEST(FeatureWindowsTest, FarOnesNeedNotBeReadWithAllBeforeThem) {
+  const std::vector<float> samples = Noise(60 * kSpeechRate, 0.1F);
+  auto windows = FeatureWindows::Open(OpenSamples(samples), kBands, 1 << 12);
+  ASSERT_OK(windows);
+  windows->ForgetBefore(5900);
+  windows->ForgetBefore(3);
+  const auto window = windows->Window(5900, 100, 100);
+  ASSERT_OK(window);
+  const std::vector<float> all = FeaturesBeforeSilence(samples);
+  EXPECT_EQ((*window)->values,
+            std::vector<float>(all.begin() + 5900 * kBands, all.end()));
 }
 
 TEST(FeatureWindowsTest, OfSilenceAreFinite) {

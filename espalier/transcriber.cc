@@ -1,0 +1,662 @@
+#include "espalier/transcriber.h"
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "base/field_error.h"
+#include "base/json.h"
+#include "base/status.h"
+#include "request/json/generation_config.h"
+#include "speech/feature_windows.h"
+#include "speech/transcript_builder.h"
+#include "speech/whisper_tokens.h"
+
+namespace espalier {
+namespace {
+
+constexpr double kMaxTemperature = 100;
+// The end of the vocabulary of English models, which have no other mark where
+// generation_config.json does not say.
+constexpr TokenId kEnglishEnd = 50256;
+// Positions of the shortest decoder that has room for a prompt and a text.
+constexpr int kMinContext = 16;
+
+// Errors: kInvalidArgument naming the file and field.
+absl::StatusOr<bool> IsMultilingual(const std::string& directory,
+                                    const Tokenizer& tokenizer) {
+  const bool by_vocabulary =
+      tokenizer.PieceToId("<|endoftext|>") != kEnglishEnd;
+  const std::string path = directory + "/generation_config.json";
+  absl::StatusOr<json::object> config = ReadConfigObject(path);
+  if (absl::IsNotFound(config.status())) return by_vocabulary;
+  RETURN_IF_ERROR(config.status());
+  const json::value* const value = config->if_contains("is_multilingual");
+  if (value == nullptr || value->is_null()) return by_vocabulary;
+  if (value->is_bool()) return value->get_bool();
+  return InvalidArgument(path, ": is_multilingual must be true or false, got ",
+                         Shown(value));
+}
+
+// Returns the tokens of a text, none of which is a time or another mark:
+// spelled in a user's text, a mark stays text.
+// Errors: as Tokenizer::Encode.
+absl::StatusOr<std::vector<TokenId>> EncodePlain(const Tokenizer& tokenizer,
+                                                 const WhisperTokens& whisper,
+                                                 std::string_view text) {
+  ASSIGN_OR_RETURN(std::vector<TokenId> tokens, tokenizer.Encode(text));
+  const auto is_text = [&](TokenId token) { return whisper.IsText(token); };
+  if (std::ranges::all_of(tokens, is_text)) return tokens;
+  tokens.clear();
+  while (!text.empty()) {
+    const size_t mark = text.find("<|");
+    const std::string_view part =
+        text.substr(0, mark == text.npos ? mark : mark + 1);
+    ASSIGN_OR_RETURN(const std::vector<TokenId> more, tokenizer.Encode(part));
+    tokens.insert(tokens.end(), more.begin(), more.end());
+    text.remove_prefix(part.size());
+  }
+  return tokens;
+}
+
+absl::Status CheckOneNumber(std::string_view field, double value, double low,
+                            double high) {
+  if (value >= low && value <= high) return absl::OkStatus();
+  return InvalidField(OptionName{field}, " must be in [", low, ", ", high, "]",
+                      Got(value));
+}
+
+absl::Status CheckCount(std::string_view field, int64_t value, int64_t low,
+                        int64_t high) {
+  if (value >= low && value <= high) return absl::OkStatus();
+  return InvalidField(OptionName{field}, " must be in [", low, ", ", high, "]",
+                      Got(value));
+}
+
+absl::Status CheckNoNan(std::string_view field, std::optional<double> value) {
+  if (!value || !std::isnan(*value)) return absl::OkStatus();
+  return InvalidField(OptionName{field}, " must be a number", Got(*value));
+}
+
+absl::Status CheckNumbers(const TranscribeOptions& options) {
+  constexpr int64_t kMaxSequences = 1000;
+  if (options.temperature.empty()) {
+    return InvalidField(OptionName{"temperature"}, " must not be empty",
+                        Got("[]"));
+  }
+  for (const double temperature : options.temperature) {
+    RETURN_IF_ERROR(
+        CheckOneNumber("temperature", temperature, 0, kMaxTemperature));
+  }
+  RETURN_IF_ERROR(CheckCount("num_beams", options.num_beams, 1, kMaxSequences));
+  RETURN_IF_ERROR(CheckCount("best_of", options.best_of, 1, kMaxSequences));
+  if (!(options.patience > 0) || !std::isfinite(options.patience)) {
+    return InvalidField(OptionName{"patience"}, " must be a number above 0",
+                        Got(options.patience));
+  }
+  RETURN_IF_ERROR(
+      CheckOneNumber("length_penalty", options.length_penalty, -100, 100));
+  const FallbackThresholds& thresholds = options.thresholds;
+  RETURN_IF_ERROR(
+      CheckNoNan("compression_ratio_threshold", thresholds.compression_ratio));
+  RETURN_IF_ERROR(CheckNoNan("logprob_threshold", thresholds.logprob));
+  RETURN_IF_ERROR(CheckNoNan("no_speech_threshold", thresholds.no_speech));
+  RETURN_IF_ERROR(CheckNoNan("prompt_reset_on_temperature",
+                             options.prompt_reset_on_temperature));
+  RETURN_IF_ERROR(CheckOneNumber("language_detection_threshold",
+                                 options.language_detection_threshold, 0, 1));
+  RETURN_IF_ERROR(CheckCount("language_detection_segments",
+                             options.language_detection_segments, 1, 1000));
+  RETURN_IF_ERROR(CheckCount("num_alternatives", options.num_alternatives, 0,
+                             kMaxSequences));
+  if (options.max_initial_timestamp) {
+    RETURN_IF_ERROR(CheckOneNumber("max_initial_timestamp",
+                                   *options.max_initial_timestamp, 0, 30));
+  }
+  return ClipsOf(options.clip_timestamps, 1).status();
+}
+
+// Returns the error without its parts, as Generator's calls do.
+absl::Status WithoutErrorParts(absl::Status error) {
+  error.ErasePayload("espalier/field_error");
+  return error;
+}
+
+}  // namespace
+
+struct Transcriber::Parts {
+  std::shared_ptr<Generator> generator;
+  std::shared_ptr<const Tokenizer> tokenizer;
+  WhisperTokens whisper;
+  FeatureShape features;
+  int max_context = 0;
+  std::vector<TokenId> not_spoken;
+  std::vector<TokenId> not_at_begin;
+
+  // Half of the decoder's positions: what a window writes at most.
+  int max_text() const { return max_context / 2; }
+
+  // Null: the model's only one, or none is given.
+  // Errors: kInvalidArgument naming the option.
+  absl::StatusOr<const NaturalLanguage*> FindLanguage(
+      const std::string& name) const;
+  // Returns the tokens of " " and the text without space around it; none of a
+  // blank text. Errors: kInvalidArgument naming the option.
+  absl::StatusOr<std::vector<TokenId>> Encode(std::string_view field,
+                                              std::string_view text) const;
+  absl::StatusOr<SharedList<int64_t>> Suppressed(
+      const TranscribeOptions& options) const;
+  absl::Status Check(const TranscribeOptions& options) const;
+};
+
+absl::StatusOr<const NaturalLanguage*> Transcriber::Parts::FindLanguage(
+    const std::string& name) const {
+  if (name.empty()) return nullptr;
+  if (!whisper.is_multilingual()) {
+    const bool is_english = absl::EqualsIgnoreCase(name, "en") ||
+                            absl::EqualsIgnoreCase(name, "english");
+    if (is_english) return nullptr;
+    return InvalidField(OptionName{"language"},
+                        " must be en for an English model",
+                        Got(ShownInQuotes(name)));
+  }
+  const absl::StatusOr<const NaturalLanguage*> found =
+      whisper.languages().Find(name);
+  if (!found.ok()) {
+    return InvalidField(OptionName{"language"}, ": ", Message(found.status()));
+  }
+  return found;
+}
+
+absl::StatusOr<std::vector<TokenId>> Transcriber::Parts::Encode(
+    std::string_view field, std::string_view text) const {
+  // Far more than there is room for.
+  constexpr size_t kMaxTextBytes = 1 << 20;
+  if (!IsUtf8(text)) return InvalidField(OptionName{field}, " must be UTF-8");
+  if (text.size() > kMaxTextBytes) {
+    return InvalidField(OptionName{field}, " must have at most ", kMaxTextBytes,
+                        " bytes", Got(text.size()));
+  }
+  const std::string_view stripped = StripSpace(text);
+  if (stripped.empty()) return std::vector<TokenId>();
+  absl::StatusOr<std::vector<TokenId>> tokens =
+      EncodePlain(*tokenizer, whisper, Concat(" ", stripped));
+  if (!tokens.ok()) return AnnotateOption(tokens.status(), field);
+  return tokens;
+}
+
+absl::StatusOr<SharedList<int64_t>> Transcriber::Parts::Suppressed(
+    const TranscribeOptions& options) const {
+  // Never part of a text.
+  std::vector<int64_t> tokens = {
+      whisper.translate(),   whisper.transcribe(),        whisper.start(),
+      whisper.start_of_lm(), whisper.start_of_previous(), whisper.no_speech()};
+  const int vocab_size = generator->description().vocab_size;
+  for (const int64_t token : options.suppress_tokens) {
+    if (token == -1) {
+      tokens.insert(tokens.end(), not_spoken.begin(), not_spoken.end());
+    } else if (token >= 0 && token < vocab_size) {
+      tokens.push_back(token);
+    } else {
+      return InvalidField(OptionName{"suppress_tokens"}, " must be in [-1, ",
+                          vocab_size - 1, "]", Got(token));
+    }
+  }
+  std::ranges::sort(tokens);
+  const auto same = std::ranges::unique(tokens);
+  tokens.erase(same.begin(), same.end());
+  return SharedList<int64_t>(std::move(tokens));
+}
+
+absl::Status Transcriber::Parts::Check(const TranscribeOptions& options) const {
+  RETURN_IF_ERROR(CheckNumbers(options));
+  RETURN_IF_ERROR(FindLanguage(options.language).status());
+  if (options.task == SpeechTask::kTranslate && !whisper.is_multilingual()) {
+    return InvalidField(OptionName{"task"},
+                        " must be transcribe for an English model",
+                        Got("translate"));
+  }
+  if (options.max_new_tokens) {
+    RETURN_IF_ERROR(
+        CheckCount("max_new_tokens", *options.max_new_tokens, 1, max_context));
+  }
+  RETURN_IF_ERROR(Suppressed(options).status());
+  RETURN_IF_ERROR(Encode("initial_prompt", options.initial_prompt).status());
+  RETURN_IF_ERROR(Encode("hotwords", options.hotwords).status());
+  ASSIGN_OR_RETURN(const std::vector<TokenId> prefix,
+                   Encode("prefix", options.prefix));
+  if (std::ssize(prefix) >= max_text()) {
+    return InvalidField(OptionName{"prefix"}, " must have at most ",
+                        max_text() - 1, " tokens", Got(prefix.size()));
+  }
+  return absl::OkStatus();
+}
+
+// One transcription.
+class Transcriber::Run {
+ public:
+  // All outlive this.
+  Run(const Parts& parts, const TranscribeOptions& options,
+      const CallOptions& call)
+      : parts_(parts), options_(options), call_(call), start_(absl::Now()) {}
+
+  absl::StatusOr<Transcript> Transcribe(const OpenAudio& audio,
+                                        const WindowFunction& on_window);
+
+ private:
+  struct Try {
+    DecodedQuality quality;
+    Generation generation;
+  };
+  using Features = std::shared_ptr<const FeatureMatrix>;
+
+  absl::Status Prepare();
+  // Errors: kCancelled and kDeadlineExceeded by the call's options.
+  absl::Status CheckCall() const;
+  absl::StatusOr<Generation> Generate(Request request) const;
+  // Returns the log-probability of each of `tokens` after `prompt`, which is
+  // the decoder's.
+  absl::StatusOr<std::vector<double>> Score(
+      const Features& features, std::span<const TokenId> prompt,
+      std::span<const TokenId> tokens) const;
+  // Sets the language, of the window at `first` or some that follow.
+  absl::Status DetectLanguage(FeatureWindows& windows, int64_t first);
+  absl::StatusOr<DecodedWindow> Decode(const Features& features,
+                                       const TranscriptBuilder& builder,
+                                       const AudioWindow& window) const;
+  absl::StatusOr<Try> DecodeAt(double temperature, uint64_t seed,
+                               Request request,
+                               const TranscriptBuilder& builder) const;
+  absl::StatusOr<DecodedWindow> Decoded(const Try& taken, double temperature,
+                                        double no_speech_prob,
+                                        const TranscriptBuilder& builder) const;
+  std::vector<TokenId> TokensOf(const Hypothesis& hypothesis) const;
+  double AvgLogprob(const Hypothesis& hypothesis) const;
+
+  const Parts& parts_;
+  const TranscribeOptions& options_;
+  const CallOptions& call_;
+  const absl::Time start_;
+  GenerationParams params_;  // shared by all windows
+  std::vector<TokenId> prefix_;
+  const NaturalLanguage* language_ = nullptr;
+  double language_probability_ = 1;
+};
+
+absl::Status Transcriber::Run::Prepare() {
+  const WhisperTokens& whisper = parts_.whisper;
+  ASSIGN_OR_RETURN(language_, parts_.FindLanguage(options_.language));
+  ASSIGN_OR_RETURN(prefix_, parts_.Encode("prefix", options_.prefix));
+  ASSIGN_OR_RETURN(params_.suppress_tokens, parts_.Suppressed(options_));
+  if (options_.suppress_blank) {
+    params_.begin_suppress_tokens = std::vector<int64_t>(
+        parts_.not_at_begin.begin(), parts_.not_at_begin.end());
+  }
+  params_.eos_token_id = std::vector<int64_t>{whisper.end()};
+  params_.renormalize_logits = true;
+  params_.length_counts_eos = false;
+  params_.length_penalty = options_.length_penalty;
+  if (options_.without_timestamps) return absl::OkStatus();
+  params_.timestamps = TimestampParams{.first_time = whisper.first_time(),
+                                       .end = whisper.end(),
+                                       .no_timestamps = whisper.no_timestamps(),
+                                       .max_initial_step = std::nullopt};
+  if (options_.max_initial_timestamp) {
+    params_.timestamps->max_initial_step = std::lround(
+        *options_.max_initial_timestamp * WhisperTokens::kTimesPerSecond);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Transcriber::Run::CheckCall() const {
+  if (call_.stop.stop_requested()) {
+    return absl::CancelledError("the caller stopped the transcription");
+  }
+  if (absl::Now() - start_ < call_.timeout) return absl::OkStatus();
+  return MakeError(absl::StatusCode::kDeadlineExceeded,
+                   "the transcription was not complete after ",
+                   absl::FormatDuration(call_.timeout));
+}
+
+absl::StatusOr<Generation> Transcriber::Run::Generate(Request request) const {
+  RETURN_IF_ERROR(CheckCall());
+  return parts_.generator->GenerateTokens(
+      std::move(request),
+      {.timeout = call_.timeout - (absl::Now() - start_), .stop = call_.stop});
+}
+
+absl::StatusOr<std::vector<double>> Transcriber::Run::Score(
+    const Features& features, std::span<const TokenId> prompt,
+    std::span<const TokenId> tokens) const {
+  Request request;
+  request.features = features;
+  request.params.decoder_prompt_tokens = {prompt.begin(), prompt.end()};
+  for (const TokenId token : tokens) request.continuations.push_back({token});
+  ASSIGN_OR_RETURN(const Generation scores, Generate(std::move(request)));
+  std::vector<double> log_probs;
+  for (const ContinuationScore& score : scores.continuations) {
+    log_probs.push_back(score.cum_log_prob);
+  }
+  return log_probs;
+}
+
+absl::Status Transcriber::Run::DetectLanguage(FeatureWindows& windows,
+                                              int64_t first) {
+  const std::vector<NaturalLanguage>& languages =
+      parts_.whisper.languages().all();
+  std::vector<TokenId> tokens;
+  for (const NaturalLanguage& language : languages) {
+    tokens.push_back(language.token);
+  }
+  const TokenId start = parts_.whisper.start();
+  // By language: how many windows, and the highest probability.
+  std::vector<std::pair<int, double>> votes(languages.size());
+  const int64_t rows = parts_.features.num_rows;
+  for (int64_t i = 0; i < options_.language_detection_segments; ++i) {
+    const int64_t seek = first + i * rows;
+    if (seek >= windows.num_frames()) break;
+    ASSIGN_OR_RETURN(
+        const Features features,
+        windows.Window(seek, std::min(rows, windows.num_frames() - seek),
+                       static_cast<int>(rows)));
+    ASSIGN_OR_RETURN(const std::vector<double> log_probs,
+                     Score(features, std::span(&start, 1), tokens));
+    // Softmax over the languages alone.
+    const auto best = std::ranges::max_element(log_probs);
+    double sum = 0;
+    for (const double log_prob : log_probs) sum += std::exp(log_prob - *best);
+    const double probability = 1 / sum;
+    const auto index = static_cast<size_t>(best - log_probs.begin());
+    auto& [count, highest] = votes[index];
+    ++count;
+    highest = std::max(highest, probability);
+    if (probability > options_.language_detection_threshold) {
+      language_ = &languages[index];
+      language_probability_ = probability;
+      return absl::OkStatus();
+    }
+  }
+  const auto most = std::ranges::max_element(
+      votes, {}, [](const auto& vote) { return vote.first; });
+  language_ = &languages[static_cast<size_t>(most - votes.begin())];
+  language_probability_ = most->second;
+  return absl::OkStatus();
+}
+
+std::vector<TokenId> Transcriber::Run::TokensOf(
+    const Hypothesis& hypothesis) const {
+  std::vector<TokenId> tokens = hypothesis.tokens;
+  if (!tokens.empty() && tokens.back() == parts_.whisper.end()) {
+    tokens.pop_back();
+  }
+  return tokens;
+}
+
+double Transcriber::Run::AvgLogprob(const Hypothesis& hypothesis) const {
+  return hypothesis.cum_log_prob /
+         static_cast<double>(TokensOf(hypothesis).size() + 1);
+}
+
+absl::StatusOr<Transcriber::Run::Try> Transcriber::Run::DecodeAt(
+    double temperature, uint64_t seed, Request request,
+    const TranscriptBuilder& builder) const {
+  GenerationParams& params = request.params;
+  int64_t num_sequences = options_.num_beams;
+  if (temperature > 0) {
+    params.do_sample = true;
+    params.temperature = temperature;
+    params.best_of = num_sequences = options_.best_of;
+    params.seed = seed;
+  } else {
+    params.num_beams = num_sequences;
+    params.early_stopping = EarlyStopping::kTrue;
+    params.patience = options_.patience;
+  }
+  params.num_return_sequences =
+      std::clamp<int64_t>(options_.num_alternatives, 1, num_sequences);
+  ASSIGN_OR_RETURN(Generation generation, Generate(std::move(request)));
+  if (generation.hypotheses.empty()) {
+    return Internal("a window has no hypothesis");
+  }
+  const Hypothesis& best = generation.hypotheses[0];
+  ASSIGN_OR_RETURN(const std::string text, builder.TextOf(TokensOf(best)));
+  return Try{{AvgLogprob(best), CompressionRatio(StripSpace(text))},
+             std::move(generation)};
+}
+
+absl::StatusOr<DecodedWindow> Transcriber::Run::Decoded(
+    const Try& taken, double temperature, double no_speech_prob,
+    const TranscriptBuilder& builder) const {
+  DecodedWindow decoded = {.tokens = TokensOf(taken.generation.hypotheses[0]),
+                           .quality = taken.quality,
+                           .temperature = temperature,
+                           .no_speech_prob = no_speech_prob};
+  if (options_.num_alternatives == 0) return decoded;
+  for (const Hypothesis& hypothesis : taken.generation.hypotheses) {
+    std::vector<TokenId> tokens = TokensOf(hypothesis);
+    ASSIGN_OR_RETURN(std::string text, builder.TextOf(tokens));
+    decoded.alternatives.push_back({.text = std::move(text),
+                                    .tokens = std::move(tokens),
+                                    .score = hypothesis.score,
+                                    .avg_logprob = AvgLogprob(hypothesis)});
+  }
+  return decoded;
+}
+
+absl::StatusOr<DecodedWindow> Transcriber::Run::Decode(
+    const Features& features, const TranscriptBuilder& builder,
+    const AudioWindow& window) const {
+  const std::vector<TokenId> previous = builder.Prompt();
+  const bool has_prefix = window.first == 0 && !prefix_.empty();
+  ASSIGN_OR_RETURN(const std::vector<TokenId> prompt,
+                   parts_.whisper.PromptOf(
+                       {.previous = previous,
+                        .language = language_,
+                        .task = options_.task,
+                        .has_timestamps = !options_.without_timestamps,
+                        .prefix = has_prefix ? std::span<const TokenId>(prefix_)
+                                             : std::span<const TokenId>()},
+                       parts_.max_context));
+  // The model reads the features for this, and finds them read afterwards.
+  const auto start = std::ranges::find(prompt, parts_.whisper.start());
+  const TokenId no_speech = parts_.whisper.no_speech();
+  ASSIGN_OR_RETURN(const std::vector<double> log_probs,
+                   Score(features, std::span(prompt.begin(), start + 1),
+                         std::span(&no_speech, 1)));
+  const double no_speech_prob = std::exp(log_probs.at(0));
+  Request request;
+  request.features = features;
+  request.params = params_;
+  request.params.decoder_prompt_tokens = {prompt.begin(), prompt.end()};
+  request.params.max_new_tokens =
+      std::min<int64_t>(options_.max_new_tokens.value_or(parts_.max_text()),
+                        parts_.max_context - std::ssize(prompt));
+  if (request.params.timestamps && has_prefix) {
+    request.params.timestamps->after_prefix = true;
+  }
+  std::vector<Try> tries;
+  std::vector<DecodedQuality> qualities;
+  for (const double temperature : options_.temperature) {
+    // Each window and try has a seed of its own.
+    const uint64_t seed =
+        (options_.seed +
+         static_cast<uint64_t>(window.first) * options_.temperature.size() +
+         tries.size()) %
+        kMaxDrawnSeed;
+    ASSIGN_OR_RETURN(Try decoded,
+                     DecodeAt(temperature, seed, request, builder));
+    if (!NeedsFallback(options_.thresholds, decoded.quality, no_speech_prob)) {
+      return Decoded(decoded, temperature, no_speech_prob, builder);
+    }
+    qualities.push_back(decoded.quality);
+    tries.push_back(std::move(decoded));
+  }
+  return Decoded(tries[BestOfFailed(options_.thresholds, qualities)],
+                 options_.temperature.back(), no_speech_prob, builder);
+}
+
+absl::StatusOr<Transcript> Transcriber::Run::Transcribe(
+    const OpenAudio& audio, const WindowFunction& on_window) {
+  RETURN_IF_ERROR(Prepare());
+  absl::Status ended;
+  absl::StatusOr<FeatureWindows> windows =
+      FeatureWindows::Open(audio, parts_.features.num_cols, 1 << 16, [&] {
+        ended = CheckCall();
+        return ended.ok();
+      });
+  RETURN_IF_ERROR(ended);
+  RETURN_IF_ERROR(windows.status());
+  ASSIGN_OR_RETURN(std::vector<TokenId> initial,
+                   parts_.Encode("initial_prompt", options_.initial_prompt));
+  ASSIGN_OR_RETURN(std::vector<TokenId> hotwords,
+                   parts_.Encode("hotwords", options_.hotwords));
+  TranscriptBuilderOptions walk = {
+      .window_frames = parts_.features.num_rows,
+      .thresholds = options_.thresholds,
+      .condition_on_previous_text = options_.condition_on_previous_text,
+      .prompt_reset_on_temperature = options_.prompt_reset_on_temperature};
+  ASSIGN_OR_RETURN(walk.clips,
+                   ClipsOf(options_.clip_timestamps, windows->num_frames()));
+  const bool detects = language_ == nullptr && parts_.whisper.is_multilingual();
+  if (detects && !walk.clips.empty()) {
+    RETURN_IF_ERROR(DetectLanguage(*windows, walk.clips.front().first));
+  }
+  const std::string language = language_ != nullptr ? language_->code
+                               : parts_.whisper.is_multilingual() ? ""
+                                                                  : "en";
+  TranscriptBuilder builder(
+      *parts_.tokenizer, parts_.whisper,
+      PreviousText(std::move(initial), options_.carry_initial_prompt,
+                   std::move(hotwords), parts_.max_text() - 1),
+      std::move(walk));
+  while (const std::optional<AudioWindow> window = builder.Next()) {
+    windows->ForgetBefore(window->first);
+    ASSIGN_OR_RETURN(
+        const Features features,
+        windows->Window(window->first, window->size, parts_.features.num_rows));
+    ASSIGN_OR_RETURN(DecodedWindow decoded, Decode(features, builder, *window));
+    ASSIGN_OR_RETURN(const std::vector<TranscriptSegment> segments,
+                     builder.Add(std::move(decoded)));
+    if (on_window == nullptr) continue;
+    const std::optional<AudioWindow> next = builder.Next();
+    const double done =
+        next ? static_cast<double>(next->first) / 100 : windows->duration();
+    if (!on_window(segments, {done, windows->duration(), language,
+                              language_probability_})) {
+      return absl::CancelledError("the caller ended the transcription");
+    }
+  }
+  ASSIGN_OR_RETURN(Transcript transcript, builder.Take());
+  transcript.language = language;
+  transcript.language_probability = language_probability_;
+  transcript.duration = windows->duration();
+  return transcript;
+}
+
+namespace {
+
+// Returns the pages of two windows: one is found again while the next is read.
+int64_t PagesOf(const ModelDescription& model, int num_sequences) {
+  const auto pages = [&](int64_t tokens) {
+    return (tokens + model.page_size - 1) / model.page_size;
+  };
+  const int64_t source = model.encoder ? model.encoder->max_source_tokens : 0;
+  return 2 * (pages(source) + num_sequences * (pages(model.max_context) + 1));
+}
+
+}  // namespace
+
+absl::StatusOr<Transcriber> Transcriber::Load(const std::string& directory,
+                                              const GeneratorOptions& options,
+                                              int num_sequences) {
+  absl::StatusOr<Generator> generator = Generator::Load(directory, options);
+  RETURN_IF_ERROR(generator.status());
+  if (!options.kv_cache_bytes && generator->description().encoder) {
+    const ModelDescription model = generator->description();
+    GeneratorOptions again = options;
+    again.kv_cache_bytes = PagesOf(model, num_sequences) * model.page_bytes;
+    again.loaded_weights = generator->weights();
+    generator = absl::UnknownError("replaced");  // before the next one's memory
+    generator = Generator::Load(directory, again);
+    RETURN_IF_ERROR(generator.status());
+  }
+  return Create(std::make_shared<Generator>(*std::move(generator)), directory);
+}
+
+absl::StatusOr<Transcriber> Transcriber::Create(
+    std::shared_ptr<Generator> generator, const std::string& directory) {
+  const ModelDescription& model = generator->description();
+  if (!model.encoder || !model.encoder->features) {
+    return InvalidArgument(directory, " has no model of speech: its encoder ",
+                           "must read features, as Whisper's");
+  }
+  const std::shared_ptr<const Tokenizer> tokenizer = generator->tokenizer();
+  if (tokenizer == nullptr) {
+    return FailedPrecondition(directory, " has no ", Tokenizer::FileNames(),
+                              ": put the model's tokenizer there");
+  }
+  if (model.max_context < kMinContext) {
+    return InvalidArgument(directory,
+                           ": max_target_positions must be at least ",
+                           kMinContext, ", got ", model.max_context);
+  }
+  const auto prepare = [&]() -> absl::StatusOr<std::shared_ptr<const Parts>> {
+    ASSIGN_OR_RETURN(const bool is_multilingual,
+                     IsMultilingual(directory, *tokenizer));
+    ASSIGN_OR_RETURN(WhisperTokens whisper,
+                     WhisperTokens::Find(*tokenizer, is_multilingual));
+    ASSIGN_OR_RETURN(std::vector<TokenId> not_spoken,
+                     whisper.NotSpoken(*tokenizer));
+    ASSIGN_OR_RETURN(std::vector<TokenId> not_at_begin,
+                     whisper.NotAtBegin(*tokenizer));
+    return std::make_shared<const Parts>(Parts{
+        generator, tokenizer, std::move(whisper), *model.encoder->features,
+        model.max_context, std::move(not_spoken), std::move(not_at_begin)});
+  };
+  absl::StatusOr<std::shared_ptr<const Parts>> parts = prepare();
+  if (!parts.ok()) return Annotate(parts.status(), directory);
+  const TokenId last_time =
+      (*parts)->whisper.TimeOf(WhisperTokens::kNumTimes - 1);
+  if (last_time >= model.vocab_size) {
+    return InvalidArgument(directory, ": vocab_size must be above ", last_time,
+                           ", the tokenizer's <|30.00|>, got ",
+                           model.vocab_size);
+  }
+  return Transcriber(*std::move(parts));
+}
+
+Transcriber::Transcriber(std::shared_ptr<const Parts> parts)
+    : parts_(std::move(parts)) {}
+Transcriber::~Transcriber() = default;
+Transcriber::Transcriber(Transcriber&&) = default;
+Transcriber& Transcriber::operator=(Transcriber&&) = default;
+
+absl::StatusOr<Transcript> Transcriber::Transcribe(
+    const OpenAudio& audio, const TranscribeOptions& options,
+    const WindowFunction& on_window, const CallOptions& call) const {
+  const std::shared_ptr<const Parts> parts = parts_;
+  RETURN_IF_ERROR(WithoutErrorParts(parts->Check(options)));
+  return Run(*parts, options, call).Transcribe(audio, on_window);
+}
+
+absl::StatusOr<Transcript> Transcriber::TranscribeFile(
+    const std::string& path, const TranscribeOptions& options,
+    const WindowFunction& on_window, const CallOptions& call) const {
+  return Transcribe([&] { return AudioReader::Open(path); }, options, on_window,
+                    call);
+}
+
+absl::Status Transcriber::Check(const TranscribeOptions& options) const {
+  return parts_->Check(options);
+}
+
+const std::shared_ptr<Generator>& Transcriber::generator() const {
+  return parts_->generator;
+}
+
+}  // namespace espalier

@@ -1,0 +1,155 @@
+// Transcriber: audio of any length as text with times, by a Whisper model
+// (docs/speech.md).
+//
+//   absl::StatusOr<Transcriber> transcriber =
+//       Transcriber::Load("models/whisper-base");
+//   if (!transcriber.ok()) ...
+//   absl::StatusOr<Transcript> talk =
+//       transcriber->TranscribeFile("talk.mp3", {.language = "en"});
+//   if (talk.ok()) Show(talk->text, talk->segments);
+//
+// Windows of 30 s are decoded one after the other, each told what was said
+// before it, and again at higher temperatures if their text repeats itself or
+// is unlikely. Names and defaults of the options are those of openai/whisper
+// and faster-whisper. The audio is read in blocks, and may be longer than
+// memory.
+//
+// A result depends on the audio, the options and the model alone: on the CPU
+// not even its bits depend on what else the generator runs.
+//
+// Thread safety: any number of threads may call any member; their windows run
+// together.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "espalier/generator.h"
+#include "speech/audio_reader.h"
+#include "speech/speech_task.h"
+#include "speech/transcript.h"
+#include "speech/transcript_formats.h"
+#include "speech/whisper_fallback.h"
+
+namespace espalier {
+
+struct TranscribeOptions {
+  // A code, such as "de", or an English name. Empty: detected.
+  std::string language = {};
+  SpeechTask task = SpeechTask::kTranscribe;
+
+  // Tried in turn until a window passes the thresholds; each in [0, 100].
+  // 0 is a search, others draw best_of samples. At least one.
+  std::vector<double> temperature = {0, 0.2, 0.4, 0.6, 0.8, 1};
+  FallbackThresholds thresholds = {};
+  int64_t num_beams = 5;  // 1: greedy
+  int64_t best_of = 5;
+  double patience = 1;
+  double length_penalty = 1;  // a score is divided by length^length_penalty
+  uint64_t seed = 0;          // draws depend on it
+
+  // Each window's decoder is told what was said before, unless the window
+  // before was decoded at a higher temperature than the limit.
+  bool condition_on_previous_text = true;
+  double prompt_reset_on_temperature = 0.5;
+  // Text that is told to have come before the first window, or, if it is
+  // carried, before all of them.
+  std::string initial_prompt = {};
+  bool carry_initial_prompt = false;
+  // Words to expect, before the rest in every window.
+  std::string hotwords = {};
+  // The beginning of the first window's text, which the result continues and
+  // does not have.
+  std::string prefix = {};
+
+  // Tokens that are not written; -1 stands for those that are not spoken, such
+  // as brackets and notes.
+  std::vector<int64_t> suppress_tokens = {-1};
+  bool suppress_blank = true;  // no text begins with a blank or its end
+  // Tokens of a window at most. Unset: half of the decoder's positions.
+  std::optional<int64_t> max_new_tokens = std::nullopt;
+
+  // Without times each window is one segment.
+  bool without_timestamps = false;
+  // Seconds into a window that its first time is at most. Unset: any.
+  std::optional<double> max_initial_timestamp = 1.0;
+  // Beginnings and ends of the parts that are transcribed, in seconds,
+  // ascending; the last end may be left out. Empty: all.
+  std::vector<double> clip_timestamps = {};
+
+  // Windows are tried until a language has more than this probability, but at
+  // most so many, of whose languages the most frequent is taken then.
+  double language_detection_threshold = 0.5;
+  int64_t language_detection_segments = 1;
+
+  // Hypotheses that are kept of each window, best first
+  // (Transcript::windows); at most as many as there are beams or samples.
+  int64_t num_alternatives = 0;
+};
+
+// The progress of a transcription.
+struct TranscribeProgress {
+  double seconds = 0;   // audio that is done
+  double duration = 0;  // all of the audio
+  const std::string& language;
+  double language_probability = 1;
+};
+
+class Transcriber {
+ public:
+  // Called after each window with its segments, which may be none. False ends
+  // the transcription with kCancelled.
+  using WindowFunction = std::function<bool(std::span<const TranscriptSegment>,
+                                            const TranscribeProgress&)>;
+
+  // Loads a model directory. Where options.kv_cache_bytes is unset the
+  // key/value memory is that of two windows, each with `num_sequences` beams or
+  // samples; more transcriptions at once wait for it.
+  // Errors: as Generator::Load and Create.
+  static absl::StatusOr<Transcriber> Load(const std::string& directory,
+                                          const GeneratorOptions& options = {},
+                                          int num_sequences = 5);
+  // Transcribes by a generator that has a Whisper model; `directory` is that of
+  // its model.
+  // Errors: kInvalidArgument naming what the model or its tokenizer lacks.
+  static absl::StatusOr<Transcriber> Create(
+      std::shared_ptr<Generator> generator, const std::string& directory);
+  ~Transcriber();
+  Transcriber(Transcriber&&);
+  Transcriber& operator=(Transcriber&&);
+
+  // Blocks until all of the audio is transcribed. `audio` is opened twice.
+  // Errors: kInvalidArgument naming the option and its value, or the audio and
+  // what is wrong with it; kCancelled and kDeadlineExceeded by `call` and
+  // `on_window`; those of Generator::Generate.
+  absl::StatusOr<Transcript> Transcribe(
+      const OpenAudio& audio, const TranscribeOptions& options = {},
+      const WindowFunction& on_window = nullptr,
+      const CallOptions& call = {}) const;
+  // Transcribes the file at `path` (AudioReader::Open).
+  absl::StatusOr<Transcript> TranscribeFile(
+      const std::string& path, const TranscribeOptions& options = {},
+      const WindowFunction& on_window = nullptr,
+      const CallOptions& call = {}) const;
+
+  // Checks options for this model, as Transcribe does before it reads audio.
+  // Errors: kInvalidArgument naming the option and its value.
+  absl::Status Check(const TranscribeOptions& options) const;
+
+  const std::shared_ptr<Generator>& generator() const;
+
+ private:
+  struct Parts;
+  class Run;
+  explicit Transcriber(std::shared_ptr<const Parts> parts);
+
+  std::shared_ptr<const Parts> parts_;  // null after a move
+};
+
+}  // namespace espalier

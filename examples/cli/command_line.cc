@@ -4,6 +4,7 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <CLI/Validators.hpp>
+#include <algorithm>
 #include <exception>
 #include <functional>
 #include <limits>
@@ -25,6 +26,7 @@
 #include "examples/cli/commands/serve_options.h"
 #include "examples/cli/commands/tokenize_command.h"
 #include "examples/cli/commands/trace_command.h"
+#include "examples/cli/commands/transcribe_options.h"
 #include "examples/cli/options/common_options.h"
 #include "examples/cli/options/options.h"
 #include "examples/cli/options/usage_error.h"
@@ -544,6 +546,21 @@ void AddTraceCommand(CLI::App* app, std::span<char* const> args,
   SetCallback(command, args, options, &options->names, DrawTrace, exit_code);
 }
 
+void AddTranscribeCommand(CLI::App* app, std::span<char* const> args,
+                          int* exit_code) {
+  CLI::App* command = app->add_subcommand(
+      "transcribe", "audio as text with times, by a Whisper model");
+  const auto options = std::make_shared<TranscribeCommandOptions>();
+  command->add_option("file", options->files, "audio; - is stdin")
+      ->required()
+      ->option_text("...");
+  AddTranscribeOptions(command, options.get());
+  AddGeneratorOptions(command, &options->runtime);
+  command->footer(kTranscribeExamples);
+  SetCallback(command, args, options, &options->runtime.names, RunTranscribe,
+              exit_code);
+}
+
 void AddServeCommand(CLI::App* app, std::span<char* const> args,
                      int* exit_code) {
   CLI::App* command =
@@ -572,6 +589,17 @@ int PrintHelp(const CLI::App& app, const CLI::Success& asked_for) {
   (*output)->Write(text.str());
   const absl::Status written = (*output)->Close();
   return written.ok() ? exit_code : Refuse(written);
+}
+
+// Writes - for _ in the names of options, where transcribe has both.
+void SpellWithDashes(std::span<char* const> args) {
+  if (args.size() < 2 || args[1] != std::string_view("transcribe")) return;
+  for (char* const arg : args.subspan(2)) {
+    const std::string_view text = arg;
+    if (text == "--") return;
+    if (!text.starts_with("--")) continue;
+    std::replace(arg, arg + std::min(text.find('='), text.size()), '_', '-');
+  }
 }
 
 // Accepts other programs' spellings: "help" is --help, "help generate" is
@@ -607,6 +635,7 @@ int ParseAndRun(std::span<char* const> args) {
   AddConstrainCommand(&app, args, &exit_code);
   AddInspectCommand(&app, &exit_code);
   AddTraceCommand(&app, args, &exit_code);
+  AddTranscribeCommand(&app, args, &exit_code);
   for (CLI::App* command : app.get_subcommands(nullptr)) {
     RefuseEmptyValues(command);
   }
@@ -637,6 +666,7 @@ int ParseAndRun(std::span<char* const> args) {
 
 int RunCommandLine(int argc, char** argv) {
   try {
+    SpellWithDashes({argv, argv + argc});
     return ParseAndRun(Translate({argv, argv + argc}));
   } catch (const std::exception& error) {  // no memory, no threads
     return Refuse(ResourceExhausted("cannot go on: ", error.what()));

@@ -39,12 +39,12 @@ TEST(UsageTest, WhatWasProbablyMeantIsNamed) {
   } cases[] = {
       {{},
        "a command is needed. The commands are generate, batch, score, "
-       "serve, tokenize, constrain, inspect and trace."},
+       "serve, tokenize, constrain, inspect, trace and transcribe."},
       {{"genrate", "It rains."},
        "no command \"genrate\"; did you mean generate? The commands are"},
       {{"translate"},
        "no command \"translate\". The commands are generate, batch, score, "
-       "serve, tokenize, constrain, inspect and trace."},
+       "serve, tokenize, constrain, inspect, trace and transcribe."},
       {{"--versoin"},
        "no option --versoin before the command; did you mean --version?"},
       {{"--model", "x", "generate"}, "no option --model before the command"},
@@ -465,7 +465,7 @@ TEST(UsageTest, HelpSaysWhatAnOptionTakesWhereItIsAnArgumentToo) {
 
 TEST(UsageTest, HelpFitsATerminal) {
   for (const char* command : {"generate", "batch", "score", "tokenize", "trace",
-                              "serve", "inspect"}) {
+                              "serve", "inspect", "transcribe"}) {
     const ProgramRun help = RunEspalier({command, "--help"});
     EXPECT_EQ(help.exit_code, 0);
     for (const std::string& line : SplitLines(help.out)) {

@@ -32,6 +32,12 @@ constexpr std::string_view kNoAdapters =
 constexpr std::string_view kTokenizer =
     "a tokenizer is a file of the model's directory";
 
+constexpr std::string_view kNoWordTimes =
+    "there are no times of words yet: segments have times";
+constexpr std::string_view kNoVoiceDetection =
+    "there is no voice detection yet: --clip-timestamps names the parts to "
+    "transcribe";
+
 // OtherOption, as constants.
 struct OtherProgram {
   std::string_view name;
@@ -39,6 +45,27 @@ struct OtherProgram {
   std::string_view hint = "";
 };
 constexpr OtherProgram kOtherOptions[] = {
+    // openai/whisper and faster-whisper.
+    {"--word-timestamps", "--clip-timestamps", kNoWordTimes},
+    {"--prepend-punctuations", "--clip-timestamps", kNoWordTimes},
+    {"--append-punctuations", "--clip-timestamps", kNoWordTimes},
+    {"--highlight-words", "--clip-timestamps", kNoWordTimes},
+    {"--max-line-width", "--clip-timestamps", kNoWordTimes},
+    {"--max-line-count", "--clip-timestamps", kNoWordTimes},
+    {"--max-words-per-line", "--clip-timestamps", kNoWordTimes},
+    {"--hallucination-silence-threshold", "--clip-timestamps", kNoWordTimes},
+    {"--vad-filter", "--clip-timestamps", kNoVoiceDetection},
+    {"--vad-parameters", "--clip-timestamps", kNoVoiceDetection},
+    {"--vad", "--clip-timestamps", kNoVoiceDetection},
+    {"--batch-size", "--clip-timestamps",
+     "windows are transcribed one after the other"},
+    {"--batch", "--clip-timestamps",
+     "windows are transcribed one after the other"},
+    {"--multilingual", "--clip-timestamps",
+     "one language is detected for a file"},
+    {"--fp16", "--clip-timestamps",
+     "leave it out: the CPU computes in float32; --weights int8 is faster"},
+    {"--compute-type", "--weights"},
     {"--prompt", "--file", kNoOptionForTexts},
     {"-p", "--file", kNoOptionForTexts},
     {"-p", "--port"},
@@ -163,6 +190,8 @@ constexpr Needed kNeeded[] = {
     {"inspect", "--model", "a model is needed: espalier inspect DIR"},
     {"trace", "file",
      "a file that --trace has written is needed: espalier trace FILE"},
+    {"transcribe", "file",
+     "a file of audio is needed: espalier transcribe -m DIR FILE"},
 };
 
 // A field of another program's requests as an option.

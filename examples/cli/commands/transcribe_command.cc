@@ -1,0 +1,367 @@
+#include "examples/cli/commands/transcribe_command.h"
+
+#include <algorithm>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+#include <cstdio>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <stop_token>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "base/field_error.h"
+#include "base/json.h"
+#include "base/status.h"
+#include "base/stopwatch.h"
+#include "base/wording.h"
+#include "examples/cli/input/audio_input.h"
+#include "examples/cli/output/exit_code.h"
+#include "examples/cli/output/loading_progress.h"
+#include "examples/cli/output/output.h"
+#include "examples/cli/output/speech_progress.h"
+#include "examples/cli/runtime/interrupt.h"
+#include "examples/cli/runtime/runtime.h"
+#include "request/generation_defaults.h"
+
+namespace espalier::cli {
+namespace {
+
+using Formats = std::vector<TranscriptFormat>;
+
+absl::StatusOr<Formats> ReadFormats(const TranscribeCommandOptions& options) {
+  const std::string& name = options.output_format;
+  const std::string option = options.runtime.names.Of("output_format");
+  const bool has_dir = !options.output_dir.empty();
+  if (name == "all") {
+    if (!has_dir) {
+      return InvalidArgument(option, " all needs --output-dir");
+    }
+    return Formats(std::begin(kTranscriptFormats),
+                   std::end(kTranscriptFormats));
+  }
+  const std::optional<TranscriptFormat> format = FindTranscriptFormat(name);
+  if (!format) {
+    return InvalidArgument(option,
+                           " must be txt, vtt, srt, tsv, json or all, got ",
+                           InQuotes(name));
+  }
+  const bool joins =
+      *format == TranscriptFormat::kTxt || *format == TranscriptFormat::kJson;
+  if (!has_dir && options.files.size() > 1 && !joins) {
+    return InvalidArgument(options.files.size(), " files with ", option, " ",
+                           name, " need --output-dir");
+  }
+  return Formats{*format};
+}
+
+// The temperatures, rising by steps to 1, as openai's program has them.
+absl::StatusOr<std::vector<double>> Temperatures(
+    const TranscribeCommandOptions& options) {
+  std::vector<double> all = options.temperatures;
+  const OptionNames& names = options.runtime.names;
+  constexpr char kIncrement[] = "temperature_increment_on_fallback";
+  if (all.size() > 1) {
+    if (!names.IsTyped(kIncrement)) return all;
+    return InvalidArgument(names.Of(kIncrement),
+                           " must be left out with several temperatures");
+  }
+  if (!options.temperature_increment || all.empty()) return all;
+  const double step = *options.temperature_increment;
+  if (!(step > 0)) {
+    return InvalidArgument(names.Of(kIncrement),
+                           " must be above 0 or None, got ", step);
+  }
+  constexpr size_t kMost = 100;
+  const double first = all[0];
+  while (all.size() < kMost) {
+    const double next = first + static_cast<double>(all.size()) * step;
+    if (next >= 1 + 1e-6) break;
+    all.push_back(next);
+  }
+  return all;
+}
+
+std::string StemOf(const std::string& file) {
+  return file == "-" ? "stdin" : std::filesystem::path(file).stem().string();
+}
+
+// No file of results is that of two audios, and stdin is read once.
+absl::Status CheckNames(const TranscribeCommandOptions& options) {
+  std::map<std::string, std::string> by_stem;
+  bool has_stdin = false;
+  for (const std::string& file : options.files) {
+    if (file.empty()) return InvalidArgument("a file's name must not be empty");
+    if (file == "-" && std::exchange(has_stdin, true)) {
+      return InvalidArgument("-, which is stdin, must be given once");
+    }
+    if (options.output_dir.empty()) continue;
+    const auto [other, is_new] = by_stem.emplace(StemOf(file), file);
+    if (is_new) continue;
+    return InvalidArgument("the results of ", other->second, " and ", file,
+                           " would have the same name in ", options.output_dir);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status MakeOutputDir(const std::string& directory) {
+  if (directory.empty()) return absl::OkStatus();
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);
+  if (!error && std::filesystem::is_directory(directory, error)) {
+    return absl::OkStatus();
+  }
+  return FailedPrecondition("--output-dir: cannot make ", directory, ": ",
+                            error ? error.message() : "it is no directory");
+}
+
+absl::StatusOr<Transcriber> LoadTranscriber(
+    const TranscribeCommandOptions& options) {
+  ASSIGN_OR_RETURN(GeneratorOptions generator,
+                   ReadGeneratorOptions(options.runtime));
+  LoadingProgress progress;
+  generator.load_progress = [&](int64_t done, int64_t total) {
+    progress.Update(done, total);
+  };
+  generator.load_note = PrintNote;
+  const int64_t num_sequences =
+      std::max(options.transcribe.num_beams, options.transcribe.best_of);
+  absl::StatusOr<Transcriber> transcriber = Transcriber::Load(
+      options.runtime.model, generator,
+      static_cast<int>(std::min<int64_t>(num_sequences, 1000)));
+  if (!transcriber.ok()) {
+    return LoadError(options.runtime, transcriber.status());
+  }
+  return transcriber;
+}
+
+struct SpeechFigures {
+  int64_t num_files = 0;  // transcribed whole
+  int64_t num_failed = 0;
+  int64_t num_windows = 0;
+  int64_t num_silent = 0;
+  int64_t num_fallbacks = 0;
+  double seconds = 0;  // audio that was transcribed
+};
+
+// Transcribes files one after the other, on a thread of its own.
+class SpeechRun {
+ public:
+  // All outlive this.
+  SpeechRun(const TranscribeCommandOptions& options,
+            const TranscribeOptions& transcribe, const Formats& formats,
+            const Transcriber& transcriber, Output& output)
+      : options_(options),
+        transcribe_(transcribe),
+        formats_(formats),
+        transcriber_(transcriber),
+        output_(output) {}
+
+  void TranscribeAll() {
+    for (const std::string& file : options_.files) {
+      if (stop_.stop_requested() || output_.failed()) return;
+      const absl::Status status = TranscribeOne(file);
+      if (status.ok()) {
+        ++figures_.num_files;
+        continue;
+      }
+      if (stop_.stop_requested()) return;
+      ++figures_.num_failed;
+      const std::string name = file == "-" ? "stdin" : file;
+      const std::string message = Message(status);
+      PrintToStderr(Concat(
+          "espalier: ",
+          message.find(name) == message.npos ? name + ": " + message : message,
+          "\n"));
+    }
+  }
+
+  // From any thread.
+  void Stop() { stop_.request_stop(); }
+
+  const SpeechFigures& figures() const { return figures_; }
+
+ private:
+  bool IsToStdout() const { return options_.output_dir.empty(); }
+
+  absl::Status TranscribeOne(const std::string& file) {
+    ASSIGN_OR_RETURN(const AudioInput input,
+                     AudioInput::Open(file, stop_.get_token()));
+    SpeechProgress progress(input.name());
+    if (IsToStdout()) output_.Write(TranscriptHeader(formats_[0]));
+    const auto on_window = [&](std::span<const TranscriptSegment> segments,
+                               const TranscribeProgress& done) {
+      progress.Erase();
+      for (const TranscriptSegment& segment : segments) Print(segment);
+      output_.Flush();
+      progress.Show(done.seconds, done.duration);
+      return !output_.failed();
+    };
+    const absl::StatusOr<Transcript> transcript =
+        transcriber_.Transcribe([&] { return input.Read(); }, transcribe_,
+                                on_window, {.stop = stop_.get_token()});
+    progress.Erase();
+    RETURN_IF_ERROR(transcript.status());
+    Count(*transcript);
+    if (!IsToStdout()) return WriteFiles(StemOf(file), *transcript);
+    if (formats_[0] == TranscriptFormat::kJson) {
+      output_.Write(FormatTranscript(*transcript, TranscriptFormat::kJson));
+      output_.Flush();
+    }
+    return absl::OkStatus();
+  }
+
+  void Print(const TranscriptSegment& segment) {
+    if (IsToStdout()) {
+      output_.Write(TranscriptPart(formats_[0], segment.id + 1, segment));
+    } else if (options_.verbose) {
+      output_.Write(Concat("[", FormatTimestamp(segment.start), " --> ",
+                           FormatTimestamp(segment.end), "] ", segment.text,
+                           "\n"));
+    }
+  }
+
+  absl::Status WriteFiles(const std::string& stem,
+                          const Transcript& transcript) const {
+    for (const TranscriptFormat format : formats_) {
+      const std::string path =
+          Concat(options_.output_dir, "/", stem, ".", NameOf(format));
+      ASSIGN_OR_RETURN(const std::unique_ptr<Output> file, Output::Open(path));
+      file->CutToNothing();
+      file->Write(FormatTranscript(transcript, format));
+      RETURN_IF_ERROR(file->Close());
+    }
+    return absl::OkStatus();
+  }
+
+  void Count(const Transcript& transcript) {
+    figures_.seconds += transcript.duration;
+    for (const TranscriptWindow& window : transcript.windows) {
+      ++figures_.num_windows;
+      if (window.is_silent) ++figures_.num_silent;
+      if (window.temperature > transcribe_.temperature.front()) {
+        ++figures_.num_fallbacks;
+      }
+    }
+  }
+
+  const TranscribeCommandOptions& options_;
+  const TranscribeOptions& transcribe_;
+  const Formats& formats_;
+  const Transcriber& transcriber_;
+  Output& output_;
+  std::stop_source stop_;
+  SpeechFigures figures_;
+};
+
+void PrintSpeechFigures(const SpeechFigures& figures, Generator& generator,
+                        absl::Duration wall_time) {
+  const double seconds = absl::ToDoubleSeconds(wall_time);
+  const GeneratorStats stats = generator.Stats();
+  char line[300];
+  std::snprintf(line, sizeof(line),
+                "\n%.1f s of audio in %.2f s, %.1fx real time\n"
+                "%s, of which %lld silent and %lld decoded again\n"
+                "%lld steps, %lld tokens in the texts, %lld pages at most\n",
+                figures.seconds, seconds,
+                seconds > 0 ? figures.seconds / seconds : 0,
+                Pluralize(figures.num_windows, "window").c_str(),
+                static_cast<long long>(figures.num_silent),
+                static_cast<long long>(figures.num_fallbacks),
+                static_cast<long long>(stats.num_steps),
+                static_cast<long long>(stats.num_generated_tokens),
+                static_cast<long long>(stats.peak_pages));
+  PrintToStderr(line);
+}
+
+// Runs until all files are transcribed or a signal comes, which is returned; 0:
+// none.
+absl::StatusOr<int> RunToSignal(SpeechRun& run, Output& output) {
+  boost::asio::io_context context(1);
+  ASSIGN_OR_RETURN(const std::unique_ptr<Interrupt> interrupt,
+                   Interrupt::Listen(context, output, [&] { run.Stop(); }));
+  std::thread worker;
+  try {
+    worker = std::thread([&] {
+      run.TranscribeAll();
+      boost::asio::post(context, [&] { interrupt->End(); });
+    });
+  } catch (const std::system_error& error) {
+    return ResourceExhausted("cannot start a thread: ", error.what());
+  }
+  context.run();
+  worker.join();
+  return interrupt->signal();
+}
+
+}  // namespace
+
+absl::StatusOr<int> RunTranscribe(const TranscribeCommandOptions& options) {
+  ASSIGN_OR_RETURN(const Formats formats, ReadFormats(options));
+  RETURN_IF_ERROR(CheckNames(options));
+  TranscribeOptions transcribe = options.transcribe;
+  ASSIGN_OR_RETURN(transcribe.temperature, Temperatures(options));
+  ASSIGN_OR_RETURN(const Transcriber transcriber, LoadTranscriber(options));
+  const auto name_of = [&](std::string_view option) {
+    return options.runtime.names.Of(option);
+  };
+  RETURN_IF_ERROR(
+      InWordsOf({.option = name_of}, transcriber.Check(transcribe)));
+  RETURN_IF_ERROR(MakeOutputDir(options.output_dir));
+  ASSIGN_OR_RETURN(const std::unique_ptr<Output> output, Output::Open("-"));
+  SpeechRun run(options, transcribe, formats, transcriber, *output);
+  const Stopwatch watch;
+  ASSIGN_OR_RETURN(const int signal, RunToSignal(run, *output));
+  const absl::Duration wall_time = watch.Elapsed();
+  const absl::Status written = output->Close();
+  const SpeechFigures& figures = run.figures();
+  if (options.figures) {
+    PrintSpeechFigures(figures, *transcriber.generator(), wall_time);
+  }
+  if (signal == 0 || !output->interrupted()) RETURN_IF_ERROR(written);
+  if (signal != 0) {
+    PrintToStderr(
+        Concat("espalier: interrupted: ", figures.num_files, " of ",
+               Pluralize(static_cast<int64_t>(options.files.size()), "file"),
+               " transcribed\n"));
+    return ExitCodeOf(signal);
+  }
+  if (figures.num_failed == 0) return kAllSucceeded;
+  return figures.num_files > 0 ? kSomeFailed : kNothingRan;
+}
+
+const char kTranscribeExamples[] =
+    R"(Examples:
+  espalier transcribe -m whisper-base talk.mp3
+  espalier transcribe -m whisper-base -l German --task translate rede.flac
+  espalier transcribe -m whisper-base -f all -o subtitles *.wav
+  espalier transcribe -m whisper-base -f srt talk.ogg > talk.srt
+  ffmpeg -i film.mp4 -f wav - | espalier transcribe -m whisper-base -
+  espalier transcribe -m whisper-base -f json -n 3 --initial-prompt \
+    "Espalier, beam search" talk.wav
+
+DIR has a Whisper model as transformers saves it: config.json,
+model.safetensors, tokenizer.json and generation_config.json. Files are what
+libsndfile reads: WAV, FLAC, Ogg, Opus, MP3 and others, of any rate and length;
+of a video make audio first, as above.
+
+Windows of 30 s are decoded one after the other, and segments are printed as
+they end: with --output-format txt, vtt, srt or tsv as parts of that file. On a
+terminal stderr shows how far it is. With --output-dir there is a file for each
+audio and format, written when its audio has been transcribed.
+
+A window whose text repeats itself or is unlikely is decoded again at the next
+temperature. If all fail the likeliest that does not repeat itself is taken.
+Where the text of one window goes wrong and the next ones follow it,
+--condition-on-previous-text false helps.
+
+Options have the names of openai/whisper and faster-whisper, with - or with _,
+and their defaults. Word timestamps, voice detection and windows in parallel are
+not there.
+
+Exit code: 0 if every file succeeded, 1 if some failed, 2 if none succeeded,
+whatever was wrong. Ctrl-C, SIGTERM and SIGHUP end it; what was printed stays.)";
+
+}  // namespace espalier::cli

@@ -1,0 +1,198 @@
+// espalier transcribe: files of audio as text with times.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "examples/cli/output/speech_progress.h"
+#include "tests/cli/program.h"
+#include "tests/speech/signals.h"
+#include "tests/speech/wav_file.h"
+#include "tests/whisper_directory.h"
+
+namespace espalier::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+class TranscribeTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() { model_ = new WhisperDirectory(); }
+  static void TearDownTestSuite() { delete model_; }
+
+  std::string Audio(const std::string& name, double seconds) const {
+    std::string path = files_.path(name);
+    WriteAudio(path, SF_FORMAT_WAV | SF_FORMAT_PCM_16, 16000, 1,
+               Noise(static_cast<int>(seconds * 16000), 0.3F));
+    return path;
+  }
+
+  // Windows that are never silent, so that there is something to print.
+  static ProgramRun Run(std::vector<std::string> args,
+                        const std::string& input = "") {
+    args.insert(args.begin(),
+                {"transcribe", "-m", model_->path(), "--threads", "1"});
+    args.insert(args.end(), {"--no_speech_threshold", "None"});
+    return RunEspalier(args, input);
+  }
+
+  static WhisperDirectory* model_;
+  const ScratchDirectory files_;
+};
+WhisperDirectory* TranscribeTest::model_ = nullptr;
+
+TEST_F(TranscribeTest, PrintsOneFormatOrWritesAllOfThem) {
+  const std::string audio = Audio("talk.wav", 3.4);
+  const std::string directory = files_.path("out/put");
+  const ProgramRun all = Run({audio, "-f", "all", "-o", directory});
+  ASSERT_EQ(all.exit_code, 0) << all.err;
+  EXPECT_THAT(all.out,
+              ContainsRegex("^\\[00:00\\.[0-9]+ --> 00:0[0-3]\\.[0-9]+\\] "));
+  for (const std::string format : {"txt", "vtt", "srt", "tsv", "json"}) {
+    const ProgramRun one = Run({audio, "--output_format", format});
+    EXPECT_EQ(one.exit_code, 0) << one.err;
+    EXPECT_EQ(one.err, "");
+    EXPECT_EQ(one.out, ReadText(directory + "/talk." + format)) << format;
+    EXPECT_NE(one.out, "");
+  }
+  const ProgramRun quiet =
+      Run({audio, "-f", "txt", "-o", directory, "--verbose", "False"});
+  EXPECT_EQ(quiet.out, "");
+  EXPECT_EQ(quiet.exit_code, 0);
+}
+
+TEST_F(TranscribeTest, ReadsStdinFromAPipe) {
+  const std::string audio = Audio("a.wav", 1.3);
+  const ProgramRun file = Run({audio});
+  const ProgramRun pipe = Run({"-"}, ReadText(audio));
+  EXPECT_EQ(pipe.exit_code, 0) << pipe.err;
+  EXPECT_EQ(pipe.out, file.out);
+  const ProgramRun broken = Run({"-"}, "no audio");
+  EXPECT_EQ(broken.exit_code, 2);
+  EXPECT_THAT(broken.err, StartsWith("espalier: stdin: libsndfile"));
+}
+
+TEST_F(TranscribeTest, GoesOnAfterAFileThatIsNoAudio) {
+  const std::string audio = Audio("a.wav", 1.3);
+  const std::string text = files_.Write("b.wav", "no audio");
+  const ProgramRun run = Run({text, audio});
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_EQ(run.out, Run({audio}).out);
+  EXPECT_THAT(run.err, StartsWith("espalier: " + text));
+  const ProgramRun none = Run({text});
+  EXPECT_EQ(none.exit_code, 2);
+}
+
+TEST_F(TranscribeTest, HasOptionsByTheNamesOfOthers) {
+  const std::string audio = Audio("a.wav", 2.2);
+  const ProgramRun run = Run({audio,
+                              "--language",
+                              "German",
+                              "--task",
+                              "translate",
+                              "--temperature",
+                              "0",
+                              "--temperature_increment_on_fallback",
+                              "None",
+                              "--best_of",
+                              "2",
+                              "--beam_size",
+                              "3",
+                              "--patience",
+                              "1.5",
+                              "--length_penalty",
+                              "0.9",
+                              "--suppress_tokens",
+                              "-1,5",
+                              "--initial_prompt",
+                              "Hello world",
+                              "--condition_on_previous_text",
+                              "False",
+                              "--compression_ratio_threshold",
+                              "3",
+                              "--log_prob_threshold",
+                              "-2",
+                              "--clip_timestamps",
+                              "0.5,2",
+                              "--max_initial_timestamp",
+                              "0.5",
+                              "--without-timestamps",
+                              "true",
+                              "--hotwords",
+                              "world",
+                              "--output_format",
+                              "json",
+                              "--num-alternatives",
+                              "3"});
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  const json::value value = ParseLines(run.out)[0];
+  EXPECT_EQ(value.at("language"), "de");
+  EXPECT_EQ(value.at("windows").at(0).at("alternatives").as_array().size(), 3);
+  EXPECT_EQ(value.at("windows").at(0).at("start").to_number<double>(), 0.5);
+}
+
+TEST_F(TranscribeTest, PrintsFigures) {
+  const ProgramRun run = Run({Audio("a.wav", 2), "--figures"});
+  EXPECT_EQ(run.exit_code, 0);
+  EXPECT_THAT(run.err, HasSubstr("2.0 s of audio in "));
+}
+
+TEST_F(TranscribeTest, RefusesWhatItDoesNotHave) {
+  const std::string audio = Audio("a.wav", 1);
+  const auto expect_refused = [&](const std::vector<std::string>& args,
+                                  const std::string& message) {
+    const ProgramRun run = Run(args);
+    EXPECT_EQ(run.exit_code, 2) << message;
+    EXPECT_EQ(run.out, "");
+    EXPECT_THAT(run.err, HasSubstr(message));
+  };
+  expect_refused({audio, "--word_timestamps", "True"},
+                 "transcribe has no option --word-timestamps; there are no "
+                 "times of words yet");
+  expect_refused({audio, "--vad_filter", "True"},
+                 "there is no voice detection yet");
+  expect_refused({audio, "--batch_size", "8"}, "one after the other");
+  expect_refused({audio, "-f", "doc"},
+                 "-f must be txt, vtt, srt, tsv, json or all, got \"doc\"");
+  expect_refused({audio, "-f", "all"}, "-f all needs --output-dir");
+  expect_refused({audio, audio, "-f", "srt"}, "need --output-dir");
+  expect_refused({audio, audio, "-o", files_.path("x")}, "the same name");
+  expect_refused({audio, "--temperature", "0,x"},
+                 "--temperature must be numbers with commas between them, got "
+                 "\"0,x\"");
+  expect_refused({audio, "--temperature", "-1"},
+                 "--temperature must be in [0, 100], got -1");
+  expect_refused({audio, "--temperature", "0,1",
+                  "--temperature_increment_on_fallback", "0.2"},
+                 "must be left out with several temperatures");
+  expect_refused({audio, "--beam-size", "0"}, "--beam-size must be");
+  expect_refused({audio, "--language", "Klingon"}, "--language");
+  expect_refused({audio, "--task", "sing"},
+                 "--task must be transcribe or translate, got \"sing\"");
+  expect_refused({}, "audio");
+  const ProgramRun other =
+      RunEspalier({"transcribe", "-m", ModelDirectory("en-fr"), audio});
+  EXPECT_EQ(other.exit_code, 2);
+  EXPECT_THAT(other.err, HasSubstr("has no model of speech"));
+}
+
+TEST(SpeechProgressTest, SaysHowMuchIsLeft) {
+  const auto line = [](double done, double duration, double seconds) {
+    return cli::FormatSpeechProgress("a.mp3", done, duration,
+                                     absl::Seconds(seconds));
+  };
+  EXPECT_EQ(line(0, 90, 1), "a.mp3: 0:00 of 1:30");
+  EXPECT_EQ(line(30, 90, 15), "a.mp3: 0:30 of 1:30, 2.0x real time, 0:30 left");
+  EXPECT_EQ(line(3600, 7322, 100),
+            "a.mp3: 1:00:00 of 2:02:02, 36x real time, 1:43 left");
+}
+
+}  // namespace
+}  // namespace espalier::testing

@@ -162,6 +162,7 @@ class SndfileReader : public AudioReader {
                                         SecondsRead(),
                                         " s: ", sf_strerror(file_.get()));
     }
+    DropRead();
     if (num_frames <= 0) {
       ended_ = true;
       resampler_->Finish(ready_);
@@ -173,6 +174,16 @@ class SndfileReader : public AudioReader {
     resampler_->Push(mixed_, ready_);
     ClipTo1(ready_);
     return absl::OkStatus();
+  }
+
+  // Keeps a long file from filling memory with what was decoded.
+  void DropRead() {
+    constexpr sf_count_t kDroppedAtOnce = 4 << 20;
+    const sf_count_t end = std::min(source_.position, SizeOf(&source_));
+    if (!mapped_ || end - dropped_ < kDroppedAtOnce) return;
+    MappedFile::DropPages(mapped_->bytes().subspan(
+        static_cast<size_t>(dropped_), static_cast<size_t>(end - dropped_)));
+    dropped_ = end;
   }
 
   // Makes mixed_ the means of the block's frames.
@@ -212,6 +223,7 @@ class SndfileReader : public AudioReader {
   int frames_in_block_ = 0;
 
   ByteSource source_;
+  sf_count_t dropped_ = 0;  // position up to which memory was given back
   Sndfile file_;
   std::vector<float> block_;  // [frames_in_block_, channels]
   std::vector<float> mixed_;

@@ -40,7 +40,7 @@ readonly lib so=$lib/libespalier.so
 section "headers"
 [[ "$(ls "$prefix/include")" == espalier ]] || fail "$(ls "$prefix/include")"
 # Headers of ours include each other by names below espalier/.
-if grep -rnE '#include "(base|batcher|beam|exec_request|executor|kernels|model|pages|request|text|trace)/' \
+if grep -rnE '#include "(base|batcher|beam|exec_request|executor|kernels|model|pages|request|speech|text|trace)/' \
     "$prefix/include"; then
   fail "included by a name that is not installed"
 fi

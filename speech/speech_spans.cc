@@ -1,0 +1,247 @@
+#include "speech/speech_spans.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "base/field_error.h"
+#include "base/status.h"
+#include "speech/voice_activity.h"
+
+namespace espalier {
+namespace {
+
+constexpr double kSamplesPerMs = kSpeechRate / 1000.0;
+// Silence at which a span that is too long is split.
+constexpr double kSplitSilenceMs = 98;
+
+// The spans before padding, window by window.
+class SpanFinder {
+ public:
+  explicit SpanFinder(const VadOptions& options)
+      : threshold_(options.threshold),
+        end_threshold_(options.neg_threshold.value_or(
+            std::max(options.threshold - 0.15, 0.01))),
+        min_speech_(options.min_speech_duration_ms * kSamplesPerMs),
+        min_silence_(options.min_silence_duration_ms * kSamplesPerMs),
+        max_speech_(options.max_speech_duration_s * kSpeechRate -
+                    VoiceActivity::kWindow -
+                    2 * options.speech_pad_ms * kSamplesPerMs) {}
+
+  // Takes the probability of the window that begins at sample `at`.
+  void Add(int64_t at, double probability) {
+    const bool is_speech = probability >= threshold_;
+    if (is_speech && silence_) {
+      silence_.reset();
+      // Speech after the silence where the span may be split.
+      if (split_ && !after_split_) after_split_ = at;
+    }
+    if (!start_) {
+      if (is_speech) start_ = at;
+      return;
+    }
+    if (static_cast<double>(at - *start_) > max_speech_) {
+      if (!split_) {
+        End(at);
+        return;
+      }
+      const std::optional<int64_t> next = after_split_;
+      End(*split_);
+      start_ = next;
+      if (!start_) return;
+    }
+    if (probability >= end_threshold_) return;
+    if (!silence_) silence_ = at;
+    const auto silence = static_cast<double>(at - *silence_);
+    if (silence > kSplitSilenceMs * kSamplesPerMs) {
+      split_ = silence_;
+      after_split_.reset();
+    }
+    if (silence >= min_silence_) EndIfLong(*silence_);
+  }
+
+  std::vector<SpeechSpan> Finish(int64_t num_samples) {
+    if (start_) EndIfLong(num_samples);
+    return std::move(spans_);
+  }
+
+ private:
+  void End(int64_t end) {
+    spans_.push_back({*start_, end});
+    Forget();
+  }
+  void EndIfLong(int64_t end) {
+    if (static_cast<double>(end - *start_) > min_speech_) {
+      End(end);
+    } else {
+      Forget();
+    }
+  }
+  void Forget() {
+    start_.reset();
+    silence_.reset();
+    split_.reset();
+    after_split_.reset();
+  }
+
+  const double threshold_;
+  const double end_threshold_;
+  const double min_speech_;             // samples
+  const double min_silence_;            // samples
+  const double max_speech_;             // samples
+  std::optional<int64_t> start_;        // of the span that has not ended
+  std::optional<int64_t> silence_;      // in it, up to now
+  std::optional<int64_t> split_;        // silence in it that is long enough
+  std::optional<int64_t> after_split_;  // speech after that
+  std::vector<SpeechSpan> spans_;
+};
+
+// Half of the silence between two spans at most.
+void Pad(double pad, int64_t num_samples, std::vector<SpeechSpan>* spans) {
+  if (spans->empty()) return;
+  const auto size =
+      static_cast<int64_t>(std::min(pad, static_cast<double>(num_samples)));
+  spans->front().first = std::max<int64_t>(0, spans->front().first - size);
+  for (size_t i = 0; i + 1 < spans->size(); ++i) {
+    int64_t& end = (*spans)[i].end;
+    int64_t& next = (*spans)[i + 1].first;
+    const int64_t silence = next - end;
+    const int64_t each =
+        static_cast<double>(silence) < 2 * pad ? silence / 2 : size;
+    end += each;
+    next -= each;
+  }
+  spans->back().end = std::min(num_samples, spans->back().end + size);
+}
+
+class SpanReader : public AudioReader {
+ public:
+  SpanReader(std::unique_ptr<AudioReader> reader, std::vector<SpeechSpan> spans)
+      : reader_(std::move(reader)), spans_(std::move(spans)) {}
+
+  const std::string& name() const override { return reader_->name(); }
+  const AudioFormat& format() const override { return reader_->format(); }
+
+  absl::StatusOr<size_t> Read(std::span<float> samples) override {
+    size_t num_read = 0;
+    while (num_read < samples.size() && span_ < spans_.size()) {
+      const SpeechSpan& span = spans_[span_];
+      if (at_ >= span.end) {
+        ++span_;
+        continue;
+      }
+      RETURN_IF_ERROR(SkipTo(span.first));
+      const auto want = static_cast<size_t>(std::min<int64_t>(
+          span.end - at_, static_cast<int64_t>(samples.size() - num_read)));
+      ASSIGN_OR_RETURN(const size_t got,
+                       reader_->Read(samples.subspan(num_read, want)));
+      if (got == 0) break;
+      at_ += static_cast<int64_t>(got);
+      num_read += got;
+    }
+    return num_read;
+  }
+
+ private:
+  absl::Status SkipTo(int64_t first) {
+    std::vector<float> skipped;
+    while (at_ < first) {
+      skipped.resize(static_cast<size_t>(
+          std::min<int64_t>(first - at_, int64_t{1} << 16)));
+      ASSIGN_OR_RETURN(const size_t got, reader_->Read(skipped));
+      if (got == 0) break;
+      at_ += static_cast<int64_t>(got);
+    }
+    return absl::OkStatus();
+  }
+
+  const std::unique_ptr<AudioReader> reader_;
+  const std::vector<SpeechSpan> spans_;
+  size_t span_ = 0;
+  int64_t at_ = 0;  // samples read of the whole audio
+};
+
+}  // namespace
+
+absl::Status CheckVadOptions(const VadOptions& options) {
+  const auto check = [](std::string_view field, double value, double least,
+                        double most) {
+    if (value >= least && value <= most) return absl::OkStatus();
+    return InvalidField(FieldName{field}, " must be in [", least, ", ", most,
+                        "]", Got(value));
+  };
+  constexpr double kMostMs = 1e9;
+  RETURN_IF_ERROR(check("threshold", options.threshold, 0, 1));
+  if (options.neg_threshold) {
+    RETURN_IF_ERROR(
+        check("neg_threshold", *options.neg_threshold, 0, options.threshold));
+  }
+  RETURN_IF_ERROR(check("min_speech_duration_ms",
+                        options.min_speech_duration_ms, 0, kMostMs));
+  RETURN_IF_ERROR(check("min_silence_duration_ms",
+                        options.min_silence_duration_ms, 0, kMostMs));
+  RETURN_IF_ERROR(check("speech_pad_ms", options.speech_pad_ms, 0, kMostMs));
+  const double least = 1 + 2 * options.speech_pad_ms / 1000;
+  if (options.max_speech_duration_s >= least) return absl::OkStatus();
+  return InvalidField("`max_speech_duration_s` must be at least ", least,
+                      ", a second and twice `speech_pad_ms`",
+                      Got(options.max_speech_duration_s));
+}
+
+std::vector<SpeechSpan> FindSpeech(std::span<const float> probabilities,
+                                   int64_t num_samples,
+                                   const VadOptions& options) {
+  SpanFinder finder(options);
+  int64_t at = 0;
+  for (const float probability : probabilities) {
+    finder.Add(at, probability);
+    at += VoiceActivity::kWindow;
+  }
+  std::vector<SpeechSpan> spans = finder.Finish(num_samples);
+  Pad(options.speech_pad_ms * kSamplesPerMs, num_samples, &spans);
+  return spans;
+}
+
+SpeechTimes::SpeechTimes(std::vector<SpeechSpan> spans)
+    : spans_(std::move(spans)) {
+  int64_t size = 0;
+  for (const SpeechSpan& span : spans_) {
+    size += span.end - span.first;
+    ends_.push_back(size);
+  }
+}
+
+int64_t SpeechTimes::num_samples() const {
+  return ends_.empty() ? 0 : ends_.back();
+}
+
+double SpeechTimes::InSpan(size_t span, double seconds) const {
+  if (spans_.empty()) return seconds;
+  span = std::min(span, spans_.size() - 1);
+  return seconds +
+         static_cast<double>(spans_[span].end - ends_[span]) / kSpeechRate;
+}
+
+double SpeechTimes::BeginOf(double seconds) const {
+  const auto sample = static_cast<int64_t>(seconds * kSpeechRate);
+  return InSpan(std::ranges::upper_bound(ends_, sample) - ends_.begin(),
+                seconds);
+}
+
+double SpeechTimes::EndOf(double seconds) const {
+  const auto sample = static_cast<int64_t>(seconds * kSpeechRate);
+  const auto at = std::ranges::lower_bound(ends_, sample);
+  // At an end exactly, it is that of the span before.
+  if (at != ends_.end() && *at == sample) {
+    return InSpan(at - ends_.begin(), seconds);
+  }
+  return BeginOf(seconds);
+}
+
+std::unique_ptr<AudioReader> ReadSpansOnly(std::unique_ptr<AudioReader> reader,
+                                           std::vector<SpeechSpan> spans) {
+  return std::make_unique<SpanReader>(std::move(reader), std::move(spans));
+}
+
+}  // namespace espalier

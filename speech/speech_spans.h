@@ -1,0 +1,82 @@
+// Speech spans: where an audio has speech, by the probabilities of a network
+// (voice_activity.h); the audio of these spans alone, one after the other; and
+// the times of what is found there, in the audio as it was.
+//
+// Source: snakers4/silero-vad, src/silero_vad/utils_vad.py
+// (get_speech_timestamps); SYSTRAN/faster-whisper, faster_whisper/vad.py.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "speech/audio_reader.h"
+
+namespace espalier {
+
+// Names and defaults are faster-whisper's.
+struct VadOptions {
+  // Speech begins at this probability; in [0, 1].
+  double threshold = 0.5;
+  // It ends below this one; in [0, threshold]. Unset: threshold - 0.15, but at
+  // least 0.01.
+  std::optional<double> neg_threshold = std::nullopt;
+  double min_speech_duration_ms = 0;      // shorter spans are left out; >= 0
+  double min_silence_duration_ms = 2000;  // shorter silence is of a span; >= 0
+  // Longer spans are split at their last silence of 98 ms, or if there is none
+  // where they are; at least 1 s and twice speech_pad_ms.
+  double max_speech_duration_s = std::numeric_limits<double>::infinity();
+  // Spans begin so much earlier and end so much later, but do not overlap; >= 0
+  double speech_pad_ms = 400;
+};
+
+// Errors: kInvalidArgument naming the field and the value.
+absl::Status CheckVadOptions(const VadOptions& options);
+
+// Samples [first, end) of an audio.
+struct SpeechSpan {
+  int64_t first = 0;
+  int64_t end = 0;
+  friend bool operator==(const SpeechSpan&, const SpeechSpan&) = default;
+};
+
+// Returns the spans of speech, ascending and apart.
+//   probabilities  of windows of VoiceActivity::kWindow samples each
+//   num_samples    of the audio
+// REQUIRES: CheckVadOptions(options).ok().
+std::vector<SpeechSpan> FindSpeech(std::span<const float> probabilities,
+                                   int64_t num_samples,
+                                   const VadOptions& options);
+
+// Times of the audio of spans alone, as times of the whole audio.
+//
+// Thread safety: immutable.
+class SpeechTimes {
+ public:
+  explicit SpeechTimes(std::vector<SpeechSpan> spans);
+
+  const std::vector<SpeechSpan>& spans() const { return spans_; }
+  int64_t num_samples() const;  // in all spans
+
+  // Return where the audio at `seconds` comes from. A time where one span ends
+  // and the next begins is the end of the one or the beginning of the other.
+  double BeginOf(double seconds) const;
+  double EndOf(double seconds) const;
+
+ private:
+  double InSpan(size_t span, double seconds) const;
+
+  std::vector<SpeechSpan> spans_;
+  std::vector<int64_t> ends_;  // of the spans, without what is between them
+};
+
+// Returns a reader of the spans of `reader` alone, which it reads from the
+// beginning.
+std::unique_ptr<AudioReader> ReadSpansOnly(std::unique_ptr<AudioReader> reader,
+                                           std::vector<SpeechSpan> spans);
+
+}  // namespace espalier

@@ -15,6 +15,7 @@
 #include "request/json/generation_config.h"
 #include "speech/feature_windows.h"
 #include "speech/transcript_builder.h"
+#include "speech/voice_activity.h"
 #include "speech/whisper_tokens.h"
 
 namespace espalier {
@@ -118,7 +119,24 @@ absl::Status CheckNumbers(const TranscribeOptions& options) {
     RETURN_IF_ERROR(CheckOneNumber("max_initial_timestamp",
                                    *options.max_initial_timestamp, 0, 30));
   }
-  return ClipsOf(options.clip_timestamps, 1).status();
+  RETURN_IF_ERROR(ClipsOf(options.clip_timestamps, 1).status());
+  if (options.voice_activity == nullptr) return absl::OkStatus();
+  if (!options.clip_timestamps.empty()) {
+    return InvalidField(OptionName{"clip_timestamps"}, " must be empty with ",
+                        OptionName{"vad_model"},
+                        Got(options.clip_timestamps.size(), " times"));
+  }
+  return CheckVadOptions(options.vad_options);
+}
+
+// In the hundredths that times of spans are given in.
+double Rounded(double seconds) { return std::nearbyint(seconds * 100) / 100; }
+
+void Restore(const SpeechTimes& times, int64_t* seek, double* start,
+             double* end) {
+  *seek = std::lround(times.BeginOf(static_cast<double>(*seek) / 100) * 100);
+  *start = Rounded(times.BeginOf(*start));
+  *end = Rounded(times.EndOf(*end));
 }
 
 // Returns the error without its parts, as Generator's calls do.
@@ -264,6 +282,20 @@ class Transcriber::Run {
   absl::StatusOr<std::vector<double>> Score(
       const Features& features, std::span<const TokenId> prompt,
       std::span<const TokenId> tokens) const;
+  // Returns the spans of speech, and sets duration_.
+  absl::StatusOr<std::vector<SpeechSpan>> Listen(const OpenAudio& audio);
+  absl::StatusOr<Transcript> TranscribeAll(const OpenAudio& audio,
+                                           const WindowFunction& on_window);
+  // Makes times of the speech alone times of the audio.
+  template <typename T>
+  void RestoreTimes(std::vector<T>& parts) const {
+    if (!speech_) return;
+    for (T& part : parts) {
+      Restore(*speech_, &part.seek, &part.start, &part.end);
+    }
+  }
+  // Returns it with the audio's language and duration.
+  Transcript WithLanguage(Transcript transcript) const;
   // Sets the language, of the window at `first` or some that follow.
   absl::Status DetectLanguage(FeatureWindows& windows, int64_t first);
   absl::StatusOr<DecodedWindow> Decode(const Features& features,
@@ -286,6 +318,8 @@ class Transcriber::Run {
   std::vector<TokenId> prefix_;
   const NaturalLanguage* language_ = nullptr;
   double language_probability_ = 1;
+  double duration_ = 0;  // seconds of all of the audio
+  std::optional<SpeechTimes> speech_ = std::nullopt;
 };
 
 absl::Status Transcriber::Run::Prepare() {
@@ -500,9 +534,53 @@ absl::StatusOr<DecodedWindow> Transcriber::Run::Decode(
                  options_.temperature.back(), no_speech_prob, builder);
 }
 
+absl::StatusOr<std::vector<SpeechSpan>> Transcriber::Run::Listen(
+    const OpenAudio& audio) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<AudioReader> reader, audio());
+  VoiceActivityStream stream(*options_.voice_activity);
+  std::vector<float> probabilities;
+  std::vector<float> block(1 << 16);
+  int64_t num_samples = 0;
+  for (size_t num_read = block.size(); num_read == block.size();) {
+    RETURN_IF_ERROR(CheckCall());
+    ASSIGN_OR_RETURN(num_read, reader->Read(block));
+    stream.Push(std::span(block).first(num_read), &probabilities);
+    num_samples += static_cast<int64_t>(num_read);
+  }
+  stream.Finish(&probabilities);
+  duration_ = static_cast<double>(num_samples) / kSpeechRate;
+  return FindSpeech(probabilities, num_samples, options_.vad_options);
+}
+
 absl::StatusOr<Transcript> Transcriber::Run::Transcribe(
     const OpenAudio& audio, const WindowFunction& on_window) {
   RETURN_IF_ERROR(Prepare());
+  if (options_.voice_activity == nullptr) {
+    return TranscribeAll(audio, on_window);
+  }
+  ASSIGN_OR_RETURN(std::vector<SpeechSpan> spans, Listen(audio));
+  speech_.emplace(std::move(spans));
+  // Less than a frame of features.
+  if (speech_->num_samples() < kFrameStep) return WithLanguage({});
+  return TranscribeAll(
+      [&]() -> absl::StatusOr<std::unique_ptr<AudioReader>> {
+        ASSIGN_OR_RETURN(std::unique_ptr<AudioReader> reader, audio());
+        return ReadSpansOnly(std::move(reader), speech_->spans());
+      },
+      on_window);
+}
+
+Transcript Transcriber::Run::WithLanguage(Transcript transcript) const {
+  transcript.language = language_ != nullptr               ? language_->code
+                        : parts_.whisper.is_multilingual() ? ""
+                                                           : "en";
+  transcript.language_probability = language_probability_;
+  transcript.duration = duration_;
+  return transcript;
+}
+
+absl::StatusOr<Transcript> Transcriber::Run::TranscribeAll(
+    const OpenAudio& audio, const WindowFunction& on_window) {
   absl::Status ended;
   absl::StatusOr<FeatureWindows> windows =
       FeatureWindows::Open(audio, parts_.features.num_cols, 1 << 16, [&] {
@@ -511,6 +589,7 @@ absl::StatusOr<Transcript> Transcriber::Run::Transcribe(
       });
   RETURN_IF_ERROR(ended);
   RETURN_IF_ERROR(windows.status());
+  if (!speech_) duration_ = windows->duration();
   ASSIGN_OR_RETURN(std::vector<TokenId> initial,
                    parts_.Encode("initial_prompt", options_.initial_prompt));
   ASSIGN_OR_RETURN(std::vector<TokenId> hotwords,
@@ -526,9 +605,7 @@ absl::StatusOr<Transcript> Transcriber::Run::Transcribe(
   if (detects && !walk.clips.empty()) {
     RETURN_IF_ERROR(DetectLanguage(*windows, walk.clips.front().first));
   }
-  const std::string language = language_ != nullptr ? language_->code
-                               : parts_.whisper.is_multilingual() ? ""
-                                                                  : "en";
+  const std::string language = WithLanguage({}).language;
   TranscriptBuilder builder(
       *parts_.tokenizer, parts_.whisper,
       PreviousText(std::move(initial), options_.carry_initial_prompt,
@@ -540,22 +617,25 @@ absl::StatusOr<Transcript> Transcriber::Run::Transcribe(
         const Features features,
         windows->Window(window->first, window->size, parts_.features.num_rows));
     ASSIGN_OR_RETURN(DecodedWindow decoded, Decode(features, builder, *window));
-    ASSIGN_OR_RETURN(const std::vector<TranscriptSegment> segments,
+    ASSIGN_OR_RETURN(std::vector<TranscriptSegment> segments,
                      builder.Add(std::move(decoded)));
     if (on_window == nullptr) continue;
     const std::optional<AudioWindow> next = builder.Next();
-    const double done =
-        next ? static_cast<double>(next->first) / 100 : windows->duration();
-    if (!on_window(segments, {done, windows->duration(), language,
-                              language_probability_})) {
+    double done = duration_;
+    if (next) {
+      done = static_cast<double>(next->first) / 100;
+      if (speech_) done = speech_->BeginOf(done);
+    }
+    RestoreTimes(segments);
+    if (!on_window(segments,
+                   {done, duration_, language, language_probability_})) {
       return absl::CancelledError("the caller ended the transcription");
     }
   }
   ASSIGN_OR_RETURN(Transcript transcript, builder.Take());
-  transcript.language = language;
-  transcript.language_probability = language_probability_;
-  transcript.duration = windows->duration();
-  return transcript;
+  RestoreTimes(transcript.segments);
+  RestoreTimes(transcript.windows);
+  return WithLanguage(std::move(transcript));
 }
 
 namespace {

@@ -32,12 +32,15 @@
 #include "absl/status/statusor.h"
 #include "espalier/generator.h"
 #include "speech/audio_reader.h"
+#include "speech/speech_spans.h"
 #include "speech/speech_task.h"
 #include "speech/transcript.h"
 #include "speech/transcript_formats.h"
 #include "speech/whisper_fallback.h"
 
 namespace espalier {
+
+class VoiceActivity;
 
 struct TranscribeOptions {
   // A code, such as "de", or an English name. Empty: detected.
@@ -82,6 +85,11 @@ struct TranscribeOptions {
   // Beginnings and ends of the parts that are transcribed, in seconds,
   // ascending; the last end may be left out. Empty: all.
   std::vector<double> clip_timestamps = {};
+  // Finds where the audio has speech (LoadVoiceActivity). Only that is
+  // transcribed, as if one piece followed the other, and the result has the
+  // times of the audio. Null: all is transcribed. Not with clip_timestamps.
+  std::shared_ptr<const VoiceActivity> voice_activity = nullptr;
+  VadOptions vad_options = {};
 
   // Windows are tried until a language has more than this probability, but at
   // most so many, of whose languages the most frequent is taken then.
@@ -92,6 +100,13 @@ struct TranscribeOptions {
   // (Transcript::windows); at most as many as there are beams or samples.
   int64_t num_alternatives = 0;
 };
+
+// Loads a network for TranscribeOptions::voice_activity: the file
+// silero_vad_16k.safetensors of the Python package silero-vad.
+// Errors: as SafetensorsFile::Open (model/safetensors.h); kInvalidArgument
+// naming the file and the tensor that is not the network's.
+absl::StatusOr<std::shared_ptr<const VoiceActivity>> LoadVoiceActivity(
+    const std::string& path);
 
 // The progress of a transcription.
 struct TranscribeProgress {
@@ -124,7 +139,8 @@ class Transcriber {
   Transcriber(Transcriber&&);
   Transcriber& operator=(Transcriber&&);
 
-  // Blocks until all of the audio is transcribed. `audio` is opened twice.
+  // Blocks until all of the audio is transcribed. `audio` is opened twice, with
+  // a voice activity network three times.
   // Errors: kInvalidArgument naming the option and its value, or the audio and
   // what is wrong with it; kCancelled and kDeadlineExceeded by `call` and
   // `on_window`; those of Generator::Generate.

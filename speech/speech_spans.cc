@@ -90,7 +90,7 @@ class SpanFinder {
   const double min_speech_;             // samples
   const double min_silence_;            // samples
   const double max_speech_;             // samples
-  std::optional<int64_t> start_;        // of the span that has not ended
+  std::optional<int64_t> start_;        // first sample of the open span
   std::optional<int64_t> silence_;      // in it, up to now
   std::optional<int64_t> split_;        // silence in it that is long enough
   std::optional<int64_t> after_split_;  // speech after that
@@ -115,9 +115,10 @@ void Pad(double pad, int64_t num_samples, std::vector<SpeechSpan>* spans) {
   spans->back().end = std::min(num_samples, spans->back().end + size);
 }
 
-class SpanReader : public AudioReader {
+class SpeechReader : public AudioReader {
  public:
-  SpanReader(std::unique_ptr<AudioReader> reader, std::vector<SpeechSpan> spans)
+  SpeechReader(std::unique_ptr<AudioReader> reader,
+               std::vector<SpeechSpan> spans)
       : reader_(std::move(reader)), spans_(std::move(spans)) {}
 
   const std::string& name() const override { return reader_->name(); }
@@ -168,24 +169,26 @@ absl::Status CheckVadOptions(const VadOptions& options) {
   const auto check = [](std::string_view field, double value, double least,
                         double most) {
     if (value >= least && value <= most) return absl::OkStatus();
-    return InvalidField(FieldName{field}, " must be in [", least, ", ", most,
+    return InvalidField(OptionName{field}, " must be in [", least, ", ", most,
                         "]", Got(value));
   };
   constexpr double kMostMs = 1e9;
-  RETURN_IF_ERROR(check("threshold", options.threshold, 0, 1));
+  RETURN_IF_ERROR(check("vad_threshold", options.threshold, 0, 1));
   if (options.neg_threshold) {
-    RETURN_IF_ERROR(
-        check("neg_threshold", *options.neg_threshold, 0, options.threshold));
+    RETURN_IF_ERROR(check("vad_neg_threshold", *options.neg_threshold, 0,
+                          options.threshold));
   }
-  RETURN_IF_ERROR(check("min_speech_duration_ms",
+  RETURN_IF_ERROR(check("vad_min_speech_duration_ms",
                         options.min_speech_duration_ms, 0, kMostMs));
-  RETURN_IF_ERROR(check("min_silence_duration_ms",
+  RETURN_IF_ERROR(check("vad_min_silence_duration_ms",
                         options.min_silence_duration_ms, 0, kMostMs));
-  RETURN_IF_ERROR(check("speech_pad_ms", options.speech_pad_ms, 0, kMostMs));
+  RETURN_IF_ERROR(
+      check("vad_speech_pad_ms", options.speech_pad_ms, 0, kMostMs));
   const double least = 1 + 2 * options.speech_pad_ms / 1000;
   if (options.max_speech_duration_s >= least) return absl::OkStatus();
-  return InvalidField("`max_speech_duration_s` must be at least ", least,
-                      ", a second and twice `speech_pad_ms`",
+  return InvalidField(OptionName{"vad_max_speech_duration_s"},
+                      " must be at least ", least, ", a second and twice ",
+                      OptionName{"vad_speech_pad_ms"},
                       Got(options.max_speech_duration_s));
 }
 
@@ -241,7 +244,7 @@ double SpeechTimes::EndOf(double seconds) const {
 
 std::unique_ptr<AudioReader> ReadSpansOnly(std::unique_ptr<AudioReader> reader,
                                            std::vector<SpeechSpan> spans) {
-  return std::make_unique<SpanReader>(std::move(reader), std::move(spans));
+  return std::make_unique<SpeechReader>(std::move(reader), std::move(spans));
 }
 
 }  // namespace espalier

@@ -34,7 +34,7 @@ struct VadOptions {
   double speech_pad_ms = 400;
 };
 
-// Errors: kInvalidArgument naming the field and the value.
+// Errors: kInvalidArgument naming the field, as vad_threshold, and the value.
 absl::Status CheckVadOptions(const VadOptions& options);
 
 // Samples [first, end) of an audio.
@@ -71,7 +71,7 @@ class SpeechTimes {
   double InSpan(size_t span, double seconds) const;
 
   std::vector<SpeechSpan> spans_;
-  std::vector<int64_t> ends_;  // of the spans, without what is between them
+  std::vector<int64_t> ends_;  // where they end if one follows the other
 };
 
 // Returns a reader of the spans of `reader` alone, which it reads from the

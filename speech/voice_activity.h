@@ -1,5 +1,5 @@
 // VoiceActivity: Silero's network for voice activity detection (VAD), the
-// probability that somebody speaks in each 32 ms of audio.
+// probability of speech in each 32 ms of audio.
 //
 // A window is 512 samples at 16 kHz, with the 64 before it. Four spectra of
 // 256 samples each become magnitudes, three layers of convolutions reduce them

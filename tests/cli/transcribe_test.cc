@@ -10,6 +10,7 @@
 #include "examples/cli/output/speech_progress.h"
 #include "tests/cli/program.h"
 #include "tests/speech/signals.h"
+#include "tests/speech/tone_network.h"
 #include "tests/speech/wav_file.h"
 #include "tests/whisper_directory.h"
 
@@ -138,6 +139,27 @@ TEST_F(TranscribeTest, HasOptionsByTheNamesOfOthers) {
   EXPECT_EQ(value.at("windows").at(0).at("start").to_number<double>(), 0.5);
 }
 
+TEST_F(TranscribeTest, TranscribesSpeechAlone) {
+  files_.Write("vad.safetensors", SafetensorsOf(ToneTensors()));
+  const std::string network = files_.path("vad.safetensors");
+  const std::string audio = Audio("a.wav", 2);
+  // At threshold 0 all is speech, at 1 nothing.
+  const ProgramRun plain = Run({audio});
+  const ProgramRun all =
+      Run({audio, "--vad-model", network, "--vad-threshold", "0"});
+  EXPECT_EQ(all.exit_code, 0) << all.err;
+  EXPECT_EQ(all.out, plain.out);
+  const ProgramRun none =
+      Run({audio, "--vad-model", network, "--vad-threshold", "1"});
+  EXPECT_EQ(none.exit_code, 0) << none.err;
+  EXPECT_EQ(none.out, "");
+  const ProgramRun refused =
+      Run({audio, "--vad-model", network, "--vad_threshold", "2"});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err,
+              HasSubstr("--vad-threshold must be in [0, 1], got 2"));
+}
+
 TEST_F(TranscribeTest, PrintsFigures) {
   const ProgramRun run = Run({Audio("a.wav", 2), "--figures"});
   EXPECT_EQ(run.exit_code, 0);
@@ -156,8 +178,10 @@ TEST_F(TranscribeTest, RefusesWhatItDoesNotHave) {
   expect_refused({audio, "--word_timestamps", "True"},
                  "transcribe has no option --word-timestamps; there are no "
                  "times of words yet");
-  expect_refused({audio, "--vad_filter", "True"},
-                 "there is no voice detection yet");
+  expect_refused({audio, "--vad_filter", "True"}, "--vad-model");
+  expect_refused({audio, "--vad_threshold", "0.6"},
+                 "--vad-threshold needs --vad-model");
+  expect_refused({audio, "--vad_model", audio}, Concat("--vad-model: ", audio));
   expect_refused({audio, "--batch_size", "8"}, "one after the other");
   expect_refused({audio, "-f", "doc"},
                  "-f must be txt, vtt, srt, tsv, json or all, got \"doc\"");

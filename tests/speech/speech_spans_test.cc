@@ -182,18 +182,21 @@ TEST(SpeechSpansTest, OptionsOutOfRangeAreErrorsThatNameThem) {
   const auto error = [](const VadOptions& options) {
     return std::string(CheckVadOptions(options).message());
   };
-  EXPECT_THAT(error({.threshold = 1.5}),
-              ::testing::AllOf(HasSubstr("threshold must"), HasSubstr("1.5")));
-  EXPECT_THAT(error({.threshold = std::nan("")}), HasSubstr("threshold must"));
+  EXPECT_THAT(
+      error({.threshold = 1.5}),
+      ::testing::AllOf(HasSubstr("vad_threshold must"), HasSubstr("1.5")));
+  EXPECT_THAT(error({.threshold = std::nan("")}),
+              HasSubstr("vad_threshold must"));
   EXPECT_THAT(error({.threshold = 0.5, .neg_threshold = 0.6}),
-              HasSubstr("neg_threshold must"));
+              HasSubstr("vad_neg_threshold must"));
   EXPECT_THAT(error({.min_speech_duration_ms = -1}),
-              HasSubstr("min_speech_duration_ms must"));
+              HasSubstr("vad_min_speech_duration_ms must"));
   EXPECT_THAT(error({.min_silence_duration_ms = -1}),
-              HasSubstr("min_silence_duration_ms must"));
-  EXPECT_THAT(error({.speech_pad_ms = -1}), HasSubstr("speech_pad_ms must"));
+              HasSubstr("vad_min_silence_duration_ms must"));
+  EXPECT_THAT(error({.speech_pad_ms = -1}),
+              HasSubstr("vad_speech_pad_ms must"));
   EXPECT_THAT(error({.max_speech_duration_s = 1.5}),
-              ::testing::AllOf(HasSubstr("max_speech_duration_s must"),
+              ::testing::AllOf(HasSubstr("vad_max_speech_duration_s must"),
                                HasSubstr("1.8"), HasSubstr("1.5")));
 }
 
@@ -207,7 +210,7 @@ TEST(SpeechTimesTest, TimesComeFromTheirSpans) {
   EXPECT_DOUBLE_EQ(times.EndOf(1), 3);
   EXPECT_DOUBLE_EQ(times.EndOf(1.5), 5.5);
   EXPECT_DOUBLE_EQ(times.EndOf(2), 6);
-  EXPECT_DOUBLE_EQ(times.EndOf(2.5), 6.5);  // of the window's padding
+  EXPECT_DOUBLE_EQ(times.EndOf(2.5), 6.5);  // in the padding of a window
 }
 
 // Sample i has the value i.

@@ -137,6 +137,27 @@ absl::StatusOr<Transcriber> LoadTranscriber(
   return transcriber;
 }
 
+// Sets the network that finds speech, if one is given.
+absl::Status LoadVad(const TranscribeCommandOptions& options,
+                     TranscribeOptions* transcribe) {
+  const OptionNames& names = options.runtime.names;
+  if (options.vad_model.empty()) {
+    for (const std::string_view key :
+         {"vad_threshold", "vad_neg_threshold", "vad_min_speech_duration_ms",
+          "vad_max_speech_duration_s", "vad_min_silence_duration_ms",
+          "vad_speech_pad_ms"}) {
+      if (names.IsTyped(key)) {
+        return InvalidArgument(names.Of(key), " needs --vad-model");
+      }
+    }
+    return absl::OkStatus();
+  }
+  auto network = LoadVoiceActivity(options.vad_model);
+  if (!network.ok()) return Annotate(network.status(), names.Of("vad_model"));
+  transcribe->voice_activity = *std::move(network);
+  return absl::OkStatus();
+}
+
 struct SpeechFigures {
   int64_t num_files = 0;  // transcribed whole
   int64_t num_failed = 0;
@@ -303,6 +324,7 @@ absl::StatusOr<int> RunTranscribe(const TranscribeCommandOptions& options) {
   RETURN_IF_ERROR(CheckNames(options));
   TranscribeOptions transcribe = options.transcribe;
   ASSIGN_OR_RETURN(transcribe.temperature, Temperatures(options));
+  RETURN_IF_ERROR(LoadVad(options, &transcribe));
   ASSIGN_OR_RETURN(const Transcriber transcriber, LoadTranscriber(options));
   const auto name_of = [&](std::string_view option) {
     return options.runtime.names.Of(option);

@@ -19,6 +19,7 @@ struct TranscribeCommandOptions {
   std::vector<double> temperatures = {0};
   // Unset: no fallback.
   std::optional<double> temperature_increment = 0.2;
+  std::string vad_model;              // a file; empty: none
   std::string output_dir;             // empty: stdout
   std::string output_format = "txt";  // or all
   bool verbose = true;  // segments are printed while files are written

@@ -20,6 +20,7 @@ namespace {
 constexpr char kSearch[] = "Search";
 constexpr char kFallback[] = "Fallback";
 constexpr char kText[] = "Text";
+constexpr char kVad[] = "Voice activity detection";
 constexpr char kSpeechOutput[] = "Output";
 
 std::optional<double> ReadDouble(std::string_view text) {
@@ -263,6 +264,38 @@ void AddTextOptions(CLI::App* command, TranscribeOptions* options) {
   }
 }
 
+void AddVadOptions(CLI::App* command, TranscribeCommandOptions* options) {
+  command
+      ->add_option(
+          "--vad-model", options->vad_model,
+          "transcribe only what this network takes for speech: "
+          "silero_vad_16k.safetensors of the Python package silero-vad")
+      ->option_text("FILE")
+      ->group(kVad);
+  VadOptions& vad = options->transcribe.vad_options;
+  for (CLI::Option* option :
+       {AddNumber(command, "--vad-threshold",
+                  "speech begins at this probability; default 0.5",
+                  &vad.threshold),
+        AddOptionalNumber(command, "--vad-neg-threshold",
+                          "and ends below this one; default 0.15 less",
+                          &vad.neg_threshold),
+        AddNumber(command, "--vad-min-speech-duration-ms",
+                  "shorter speech is left out; default 0",
+                  &vad.min_speech_duration_ms),
+        AddNumber(command, "--vad-max-speech-duration-s",
+                  "longer speech is divided; default inf",
+                  &vad.max_speech_duration_s),
+        AddNumber(command, "--vad-min-silence-duration-ms",
+                  "shorter silence is kept; default 2000",
+                  &vad.min_silence_duration_ms),
+        AddNumber(command, "--vad-speech-pad-ms",
+                  "of silence are kept around speech; default 400",
+                  &vad.speech_pad_ms)}) {
+    option->group(kVad);
+  }
+}
+
 void AddSpeechOutputOptions(CLI::App* command,
                             TranscribeCommandOptions* options) {
   command
@@ -299,6 +332,7 @@ void AddTranscribeOptions(CLI::App* command,
   AddSpeechOutputOptions(command, options);
   AddSearchOptions(command, options);
   AddFallbackOptions(command, options);
+  AddVadOptions(command, options);
 }
 
 }  // namespace espalier::cli

@@ -34,9 +34,6 @@ constexpr std::string_view kTokenizer =
 
 constexpr std::string_view kNoWordTimes =
     "there are no times of words yet: segments have times";
-constexpr std::string_view kNoVoiceDetection =
-    "there is no voice detection yet: --clip-timestamps names the parts to "
-    "transcribe";
 
 // OtherOption, as constants.
 struct OtherProgram {
@@ -54,9 +51,9 @@ constexpr OtherProgram kOtherOptions[] = {
     {"--max-line-count", "--clip-timestamps", kNoWordTimes},
     {"--max-words-per-line", "--clip-timestamps", kNoWordTimes},
     {"--hallucination-silence-threshold", "--clip-timestamps", kNoWordTimes},
-    {"--vad-filter", "--clip-timestamps", kNoVoiceDetection},
-    {"--vad-parameters", "--clip-timestamps", kNoVoiceDetection},
-    {"--vad", "--clip-timestamps", kNoVoiceDetection},
+    {"--vad-filter", "--vad-model"},
+    {"--vad-parameters", "--vad-threshold"},
+    {"--vad", "--vad-model"},
     {"--batch-size", "--clip-timestamps",
      "windows are transcribed one after the other"},
     {"--batch", "--clip-timestamps",

@@ -1,0 +1,37 @@
+#include <cstddef>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "base/shown_bytes.h"
+#include "base/status.h"
+#include "espalier/transcriber.h"
+#include "model/safetensors.h"
+#include "speech/voice_activity.h"
+
+namespace espalier {
+
+absl::StatusOr<std::shared_ptr<const VoiceActivity>> LoadVoiceActivity(
+    const std::string& path) {
+  ASSIGN_OR_RETURN(const SafetensorsFile file, SafetensorsFile::Open(path));
+  std::map<std::string, VoiceTensor> tensors;
+  for (const auto& [name, stored] : file.tensors()) {
+    if (stored.dtype != "F32") {
+      return InvalidArgument(path, ": tensor ", BytesInQuotes(name),
+                             " must be F32, got ", stored.dtype);
+    }
+    VoiceTensor& tensor = tensors[name];
+    tensor.shape = stored.shape;
+    tensor.values.resize(stored.data.size() / sizeof(float));
+    if (!stored.data.empty()) {
+      std::memcpy(tensor.values.data(), stored.data.data(), stored.data.size());
+    }
+  }
+  absl::StatusOr<VoiceActivity> network = VoiceActivity::Create(tensors);
+  if (!network.ok()) return Annotate(network.status(), path);
+  return std::make_shared<const VoiceActivity>(*std::move(network));
+}
+
+}  // namespace espalier

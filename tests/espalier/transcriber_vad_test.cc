@@ -1,0 +1,176 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "espalier/transcriber.h"
+#include "speech/voice_activity.h"
+#include "tests/scratch_directory.h"
+#include "tests/speech/signals.h"
+#include "tests/speech/tone_network.h"
+#include "tests/speech/wav_file.h"
+#include "tests/status_matchers.h"
+#include "tests/whisper_directory.h"
+
+namespace espalier {
+namespace {
+
+using namespace ::espalier::testing;  // NOLINT
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+class TranscriberVadTest : public ::testing::Test {
+ protected:
+  TranscriberVadTest() {
+    auto loaded = Transcriber::Load(model_.path(), {.num_threads = 2});
+    EXPECT_OK(loaded.status());
+    transcriber_ = std::make_unique<Transcriber>(*std::move(loaded));
+    files_.Write("vad.safetensors", SafetensorsOf(ToneTensors()));
+    auto network = LoadVoiceActivity(files_.path("vad.safetensors"));
+    EXPECT_OK(network.status());
+    options_.temperature = {0, 1};
+    options_.num_beams = 3;
+    options_.thresholds.no_speech.reset();
+    options_.vad_options = {.min_silence_duration_ms = 500,
+                            .speech_pad_ms = 100};
+    options_.voice_activity = *network;
+  }
+
+  std::string Write(const std::string& name,
+                    const std::vector<float>& samples) const {
+    const std::string path = files_.path(name);
+    WriteAudio(path, SF_FORMAT_WAV | SF_FORMAT_FLOAT, kSpeechRate, 1, samples);
+    return path;
+  }
+
+  static std::vector<float> Join(const std::vector<std::vector<float>>& parts) {
+    std::vector<float> all;
+    for (const std::vector<float>& part : parts) {
+      all.insert(all.end(), part.begin(), part.end());
+    }
+    return all;
+  }
+  static std::vector<float> Silence(double seconds) {
+    return Noise(static_cast<int>(seconds * kSpeechRate), 0.001F);
+  }
+  static std::vector<float> Tone(double seconds) {
+    return Sine(1000, kSpeechRate, static_cast<int>(seconds * kSpeechRate),
+                0.5);
+  }
+
+  const WhisperDirectory model_;
+  const ScratchDirectory files_;
+  std::unique_ptr<Transcriber> transcriber_;
+  TranscribeOptions options_;
+};
+
+// The speech is transcribed as a file of its own would be, and its times are
+// those of the whole file.
+TEST_F(TranscriberVadTest, SpeechAloneIsTranscribedWithTheAudiosTimes) {
+  const std::vector<float> samples =
+      Join({Silence(3), Tone(2.25), Silence(4.5), Tone(1.5), Silence(1)});
+  const std::string whole = Write("whole.wav", samples);
+  std::vector<float> probabilities;
+  VoiceActivityStream stream(*options_.voice_activity);
+  stream.Push(samples, &probabilities);
+  stream.Finish(&probabilities);
+  const SpeechTimes times(
+      FindSpeech(probabilities, std::ssize(samples), options_.vad_options));
+  ASSERT_EQ(times.spans().size(), 2u);
+  std::vector<float> speech;
+  for (const SpeechSpan& span : times.spans()) {
+    speech.insert(speech.end(), samples.begin() + span.first,
+                  samples.begin() + span.end);
+  }
+
+  TranscribeOptions plain = options_;
+  plain.voice_activity = nullptr;
+  const auto expected =
+      transcriber_->TranscribeFile(Write("speech.wav", speech), plain);
+  ASSERT_OK(expected.status());
+  std::vector<TranscriptSegment> streamed;
+  double seconds = 0;
+  const auto transcript = transcriber_->TranscribeFile(
+      whole, options_,
+      [&](std::span<const TranscriptSegment> segments,
+          const TranscribeProgress& progress) {
+        streamed.insert(streamed.end(), segments.begin(), segments.end());
+        EXPECT_LE(seconds, progress.seconds);
+        seconds = progress.seconds;
+        EXPECT_DOUBLE_EQ(progress.duration, 12.25);
+        return true;
+      });
+  ASSERT_OK(transcript.status());
+  EXPECT_DOUBLE_EQ(transcript->duration, 12.25);
+  EXPECT_DOUBLE_EQ(seconds, 12.25);
+  EXPECT_EQ(transcript->text, expected->text);
+  ASSERT_EQ(transcript->segments.size(), expected->segments.size());
+  ASSERT_EQ(streamed.size(), expected->segments.size());
+  ASSERT_THAT(streamed, Not(IsEmpty()));
+  for (size_t i = 0; i < streamed.size(); ++i) {
+    const TranscriptSegment& segment = transcript->segments[i];
+    EXPECT_EQ(segment.tokens, expected->segments[i].tokens);
+    EXPECT_NEAR(segment.start, times.BeginOf(expected->segments[i].start),
+                0.005);
+    EXPECT_NEAR(segment.end, times.EndOf(expected->segments[i].end), 0.005);
+    EXPECT_EQ(segment.start, streamed[i].start);
+    EXPECT_EQ(segment.end, streamed[i].end);
+    // Never in the silence, but for its padding.
+    EXPECT_TRUE(segment.start >= 2.8 && segment.end <= 11.4);
+    EXPECT_FALSE(segment.start > 5.4 && segment.start < 9.6);
+  }
+  ASSERT_EQ(transcript->windows.size(), expected->windows.size());
+  EXPECT_NEAR(transcript->windows.front().start, 2.9, 0.05);
+  EXPECT_NEAR(transcript->windows.back().end, 11.35, 0.05);
+}
+
+TEST_F(TranscriberVadTest, SilenceHasNoText) {
+  const auto transcript =
+      transcriber_->TranscribeFile(Write("silence.wav", Silence(4)), options_);
+  ASSERT_OK(transcript.status());
+  EXPECT_THAT(transcript->segments, IsEmpty());
+  EXPECT_EQ(transcript->text, "");
+  EXPECT_DOUBLE_EQ(transcript->duration, 4);
+}
+
+TEST_F(TranscriberVadTest, WhatDoesNotFitIsAnErrorThatNamesIt) {
+  const std::string path = Write("tone.wav", Tone(2));
+  const auto error = [&](const TranscribeOptions& options) {
+    return std::string(
+        transcriber_->TranscribeFile(path, options).status().message());
+  };
+  TranscribeOptions options = options_;
+  options.clip_timestamps = {0, 1};
+  EXPECT_THAT(error(options), HasSubstr("clip_timestamps must be empty with "
+                                        "vad_model, got 2 times"));
+  options = options_;
+  options.vad_options.threshold = 2;
+  EXPECT_THAT(error(options),
+              HasSubstr("vad_threshold must be in [0, 1], got 2"));
+
+  const auto load_error = [&](const std::string& name) {
+    return std::string(LoadVoiceActivity(files_.path(name)).status().message());
+  };
+  EXPECT_THAT(load_error("none"), HasSubstr(files_.path("none")));
+  auto tensors = ToneTensors();
+  tensors.erase("conv3.weight");
+  files_.Write("short", SafetensorsOf(tensors));
+  EXPECT_THAT(load_error("short"), AllOf(HasSubstr(files_.path("short")),
+                                         HasSubstr("\"conv3.weight\" is "
+                                                   "missing")));
+  EXPECT_THAT(
+      std::string(LoadVoiceActivity(model_.path() + "/model.safetensors")
+                      .status()
+                      .message()),
+      HasSubstr("is missing"));
+}
+
+}  // namespace
+}  // namespace espalier

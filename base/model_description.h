@@ -85,9 +85,9 @@ struct ModelDescription {
   // not speculate.
   bool has_shareable_pages = false;
   // Set by the executor: true if it selects on the host. Only the host supports
-  // sequence_bias of several tokens, renormalised scores of beams, and
-  // processed log-probabilities. Other executors refuse requests with these
-  // options.
+  // sequence_bias of several tokens, scores that are renormalised after other
+  // edits than bans, and processed log-probabilities. Other executors refuse
+  // requests with these options (request/validate_host_selection.h).
   bool selects_on_host = true;
   // Set by the executor: true if the legal tokens of a constraint with tables
   // are masks of its own, which need neither lists nor score edits

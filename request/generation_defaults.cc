@@ -229,6 +229,8 @@ void LeaveOutHostSelection(const ModelDescription& model,
     P probe;
     probe.num_beams = 2;
     SetDefault(param, *defaults, {}, &probe);
+    // A default must not refuse what a request sets beside it.
+    probe.repetition_penalty = 2;
     if (!ValidateHostSelection(model, probe).ok()) LeaveOut(param, defaults);
   }
 }

@@ -175,8 +175,8 @@ struct GenerationParams {
   SharedList<int64_t> forced_eos_token_id;
   std::optional<SharedList<int64_t>> allowed_token_ids;
   // Score processors act on logits before it, and scores are renormalized after
-  // it. Of C++ alone; not for beams that are drawn or diverse, for drafts, nor
-  // for a GPU. Unset: none.
+  // it. Of C++ alone; not for beams that are drawn or diverse, nor for drafts;
+  // where a GPU selects, beside bans alone. Unset: none.
   std::optional<TimestampParams> timestamps;
   // The language of the output's text. An EOS id, or a stop id, may follow
   // where the text may end; where it must, the output ends by itself.

@@ -1,5 +1,5 @@
-// ValidateHostSelection: the options that only an executor that selects on the
-// host has.
+// ValidateHostSelection: the options, and those beside each other, that only an
+// executor that selects on the host has.
 #pragma once
 
 #include "absl/status/status.h"

@@ -224,6 +224,9 @@ absl::Status CudaGraphRunner::EnqueueAll(
   if (shape.num_tokens > 0) {
     RETURN_IF_ERROR(model_->Enqueue(BatchOf(shape), logits_.data(), stream_));
   }
+  if (shape.has_edited_rows) {
+    RETURN_IF_ERROR(CudaEditRows(EditedRowsInputs(shape), stream_));
+  }
   RETURN_IF_ERROR(EnqueueChoice(shape));
   if (shape.max_asked > 0) RETURN_IF_ERROR(EnqueueLogprobs(shape));
   CudaBeamState state = arrays.state;
@@ -358,6 +361,27 @@ CudaHistoryInputs CudaGraphRunner::HistoryInputs(
           .token_tables = arrays.token_tables,
           .tables = state.tables,
           .page_tokens = state.page_tokens};
+}
+
+CudaEditedRowsInputs CudaGraphRunner::EditedRowsInputs(
+    const CudaStepShape& shape) const {
+  const CudaStepArrays& arrays = memory_->arrays();
+  const CudaBeamState& state = arrays.state;
+  return {.num_rows = shape.num_logits_rows,
+          .vocab_size = vocab_size(),
+          .table_stride = state.table_stride,
+          .page_size = state.page_size,
+          .logits = logits_.data(),
+          .rows = arrays.edited_rows,
+          .rules = arrays.rules,
+          .cum_log_probs = state.batch_cum_log_probs,
+          .logits_tokens = state.logits_tokens,
+          .positions = state.batch_positions,
+          .token_tables = arrays.token_tables,
+          .tables = state.tables,
+          .page_tokens = state.page_tokens,
+          .row_edits = shape.has_edits ? arrays.row_edits : nullptr,
+          .edits = arrays.edits};
 }
 
 const uint32_t* CudaGraphRunner::MasksOf(const CudaStepShape& shape) const {

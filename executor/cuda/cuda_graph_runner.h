@@ -2,9 +2,9 @@
 // shape allows that, otherwise function by function.
 //
 //   begin ─> tail copies ─> edits of     ─> forward ─> selection ─> advance and
-//                           histories       pass       sampling       report
-//                                                      Gumbel top-k
-//                                                      log-probabilities
+//                           histories       pass,      sampling       report
+//                                           edited     Gumbel top-k
+//                                           rows       log-probabilities
 //
 // A step contains only the parts that some request needs: a step without
 // sampling has no sampling kernel.
@@ -88,6 +88,7 @@ class CudaGraphRunner {
   int vocab_size() const { return model_->description().vocab_size; }
   CudaBatch BatchOf(const CudaStepShape& shape) const;
   CudaHistoryInputs HistoryInputs(const CudaStepShape& shape) const;
+  CudaEditedRowsInputs EditedRowsInputs(const CudaStepShape& shape) const;
   absl::Status EnqueueMasks(const CudaStepShape& shape);
   const uint32_t* MasksOf(const CudaStepShape& shape) const;
   CudaSelectInputs InputsWithin(const CudaSelectBounds& bounds) const;

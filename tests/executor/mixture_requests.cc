@@ -47,6 +47,7 @@ class Maker {
   // Adds a language that bans leave a token of.
   void AddLanguage(GenerationParams* params);
   // Makes the last quarter of the tokens times, if params may have any.
+  static void LeaveBans(GenerationParams* params);
   void AddTimestamps(GenerationParams* params);
 
   std::mt19937& random_;
@@ -257,14 +258,30 @@ void Maker::AddLanguage(GenerationParams* params) {
                  "[^aeiou]+", "(le chat noir|la souris grise)( dort)*"})};
 }
 
+// Removes options that a GPU refuses with normalised scores.
+void Maker::LeaveBans(GenerationParams* params) {
+  params->repetition_penalty = 1;
+  params->frequency_penalty = params->presence_penalty = 0;
+  params->logit_bias.clear();
+  params->sequence_bias.clear();
+  params->exponential_decay_length_penalty.reset();
+  params->logprobs.reset();
+}
+
 void Maker::AddTimestamps(GenerationParams* params) {
   const bool is_drawn = params->stochastic || params->num_beam_groups > 1 ||
                         (params->num_beams > 1 && params->do_sample);
-  if (!model_.selects_on_host || is_drawn || params->constraint ||
-      params->allowed_sequences || params->allowed_token_ids ||
-      params->speculate || OneIn(2)) {
+  if (is_drawn || params->constraint || params->allowed_sequences ||
+      params->allowed_token_ids) {
     return;
   }
+  if (params->speculate) return;
+  const bool has_times = OneIn(2);
+  if (!model_.selects_on_host && (has_times || OneIn(3))) {
+    params->renormalize_logits = true;
+    LeaveBans(params);
+  }
+  if (!has_times) return;
   params->timestamps = {
       .first_time = model_.vocab_size * 3 / 4, .end = 2, .no_timestamps = 3};
   if (OneIn(4)) params->timestamps->max_initial_step = 700;

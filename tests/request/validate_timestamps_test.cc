@@ -72,8 +72,41 @@ TEST(ValidateTimestampsTest, WhatHasNoMeaningBesideThemIsRefused) {
               p.speculate = {.method = SpeculationMethod::kNgram};
             }),
             "speculate.method must be \"off\" with timestamps, got \"ngram\"");
-  EXPECT_EQ(ErrorOf([](auto&) {}, /*selects_on_host=*/false),
-            "timestamps must be unset where a GPU selects, got a value");
+}
+
+TEST(ValidateTimestampsTest, WhereAGpuSelectsTheyStandBesideBansAlone) {
+  const auto error_of = [](const std::function<void(GenerationParams&)>& to) {
+    return ErrorOf(to, /*selects_on_host=*/false);
+  };
+  EXPECT_EQ(error_of([](auto& p) {
+              p.num_beams = 5;
+              p.renormalize_logits = true;
+              p.suppress_tokens = {7};
+              p.begin_suppress_tokens = {8};
+              p.bad_words_ids = {{4}, {5, 6}};
+              p.no_repeat_ngram_size = 3;
+              p.min_new_tokens = 2;
+            }),
+            "");
+  EXPECT_EQ(error_of([](auto& p) {
+              p.do_sample = true;
+              p.best_of = 5;
+            }),
+            "");
+  EXPECT_EQ(error_of([](auto& p) { p.repetition_penalty = 1.5; }),
+            "repetition_penalty must be 1 with timestamps where a GPU selects, "
+            "got 1.5");
+  EXPECT_EQ(error_of([](auto& p) { p.presence_penalty = 0.5; }),
+            "presence_penalty must be 0 with timestamps where a GPU selects, "
+            "got 0.5");
+  EXPECT_EQ(error_of([](auto& p) {
+              p.logit_bias = {{7, 1.5}};
+            }),
+            "logit_bias must be unset with timestamps where a GPU selects, got "
+            "a value");
+  EXPECT_EQ(error_of([](auto& p) { p.logprobs = 0; }),
+            "logprobs must be unset with timestamps where a GPU selects, got a "
+            "value");
 }
 
 // A default of the engine, such as its draft model, is not for them.

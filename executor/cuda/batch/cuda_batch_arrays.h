@@ -28,6 +28,7 @@
 #include "kernels/attention/cuda_attention_plan.h"
 #include "kernels/constrain/cuda_token_masks.h"
 #include "kernels/gumbel_topk/cuda_gumbel_topk.h"
+#include "kernels/resident/cuda_edited_rows.h"
 #include "kernels/resident/cuda_history_edits.h"
 #include "kernels/resident/cuda_resident.h"
 #include "kernels/resident/cuda_step_logprobs.h"
@@ -51,6 +52,7 @@ enum class CudaArrayReaders {
   kAll,
   kWithEdits,        // some row has edits of scores
   kWithDeviceEdits,  // the device builds some row's edits from histories
+  kWithEditedRows,   // some row is selected from after its edits
   kWithDraws,
   kWithGumbelTopK,  // rows
   kWithLogprobs,    // requested
@@ -102,6 +104,9 @@ struct CudaBatchArrays {
   Array<CudaEditParams> edit_params{};
 
   Array<CudaMaskRow> mask_rows{};  // by row of logits
+
+  Array<CudaEditedRow> edited_rows{};  // by row of logits
+  Array<TimestampRule> rules{};
 
   Array<int, 1> draw_count{};
   Array<int> row_params{};  // by row of logits
@@ -168,6 +173,9 @@ constexpr void ForEachBatchArray(const Fn& fn, All&&... all) {
      all.edit_params...);
 
   fn(by_row("rows with masks", kWithMasks), all.mask_rows...);
+
+  fn(by_row("rows after edits", kWithEditedRows), all.edited_rows...);
+  fn(Info{"rules of times", kRows, 0, kWithEditedRows}, all.rules...);
 
   fn(Info{"counts of draws", nullptr, 1, kWithDraws}, all.draw_count...);
   fn(by_row("rows to draw from", kWithDraws), all.row_params...);

@@ -147,6 +147,7 @@ CudaAnswerPart CudaInputBatch::AddGroup(const CudaGroup& group,
                 logits_rows.num_logits_rows, part.group_idx);
   }
   AddEdits(group, request, logits_rows);
+  AddEditedRows(group, request, logits_rows);
   if (request.constraint >= 0) AddMasks(group, request, logits_rows);
   return part;
 }
@@ -421,12 +422,14 @@ CudaRowEdits CudaInputBatch::AddView(const CudaGroupRequest& request,
 }
 
 // All rows of logits of a request share one list if edits depend neither on
-// histories nor on lists of allowed tokens.
+// histories, which the rule of timestamps needs too, nor on lists of allowed
+// tokens.
 CudaRowEdits CudaInputBatch::AddList(const CudaGroupRequest& request,
                                      int rank) {
   const bool has_list =
       !request.allowed.empty() && !IsMasked(request.allowed[rank]);
-  const bool is_shared = request.histories.empty() && !has_list;
+  const bool is_shared =
+      !request.params->processors.needs_history() && !has_list;
   CudaRowEdits list;
   if (is_shared && last_edits_.has_value()) {
     list = *last_edits_;
@@ -584,6 +587,25 @@ CudaEditParams CudaInputBatch::AddEditParams(const CudaGroup& group,
           .presence_penalty = processors.presence_penalty,
           .no_repeat_ngram_size = processors.no_repeat_ngram_size,
           .is_allow_list = common.is_allow_list};
+}
+
+// Beams that the host chooses are normalised there, if at all.
+void CudaInputBatch::AddEditedRows(const CudaGroup& group,
+                                   const CudaGroupRequest& request,
+                                   const LogitsRows& logits_rows) {
+  const ScoreProcessors& processors = request.params->processors;
+  const bool has_rule = processors.timestamps.has_value();
+  const bool has_own = has_rule || (processors.renormalizes && has_edits());
+  if (!has_own || request.kind == SelectionKind::kRows) return;
+  AddReaders(CudaArrayReaders::kWithEditedRows);
+  CudaEditedRow row = {.num_prompt_tokens = 0};  // bans need none
+  if (has_rule) {
+    row = {.num_prompt_tokens = group.position + 1 - request.num_generated,
+           .rule = static_cast<int>(rules.size())};
+    rules.push_back(*processors.timestamps);
+  }
+  std::fill_n(edited_rows.begin() + logits_rows.first_logits_row,
+              logits_rows.num_logits_rows, row);
 }
 
 }  // namespace espalier

@@ -158,6 +158,10 @@ struct CudaInputBatch : CudaBatchArrays<HostArray> {
   bool has_device_edits() const {
     return HasReaders(CudaArrayReaders::kWithDeviceEdits);
   }
+  // True if some row is selected from after its edits.
+  bool has_edited_rows() const {
+    return HasReaders(CudaArrayReaders::kWithEditedRows);
+  }
   // True if the step reads arrays with these readers. Such arrays have an entry
   // for each row of logits if they are by_logits_row; arrays that are not read
   // are empty.
@@ -251,6 +255,11 @@ struct CudaInputBatch : CudaBatchArrays<HostArray> {
                       const LogitsRows& logits_rows);
   CudaEditParams AddEditParams(const CudaGroup& group,
                                const CudaGroupRequest& request);
+  // Has the rows selected from after their edits, if the request normalises
+  // over what these leave.
+  // REQUIRES: their edits were added.
+  void AddEditedRows(const CudaGroup& group, const CudaGroupRequest& request,
+                     const LogitsRows& logits_rows);
   void AddAttention(const CudaGroup& group, int first_row);
   // Adds cross-attention of the last `num_queries` tokens.
   void AddCrossAttention(const CudaTokenSource& source, int num_queries);

@@ -41,6 +41,7 @@ struct CudaStepShape {
   bool has_masks = false;           // some row has a token mask
   bool has_item_masks = false;      // some mask is of items
   bool has_device_edits = false;    // built from histories
+  bool has_edited_rows = false;     // some row is selected from after its edits
   bool has_partials = false;        // false: attention is one launch
   bool has_cross_partials = false;  // likewise for cross-attention
   bool has_own_tables = false;      // CudaAttentionInputs::has_own_tables

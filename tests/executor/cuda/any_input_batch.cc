@@ -42,6 +42,8 @@ void AnyInputBatch::SetAnyParams(Asked* asked) {
   if (Below(6) == 0) params.processors.forced_first_tokens = {11};
   if (Below(6) == 0) params.processors.forced_last_tokens = {2, 6};
   params.processors.max_new_tokens = 5;
+  params.processors.renormalizes = Below(4) == 0;
+  if (Below(6) == 0) params.processors.timestamps = {.first_time = 8};
   if (Below(5) == 0) params.processors.bad_words = {{9}, {2, 5}, {3, 2, 4}};
 }
 
@@ -54,7 +56,10 @@ AnyInputBatch::Asked AnyInputBatch::AnyAsked(int num_rows) {
   std::iota(asked.slots.begin(), asked.slots.end(), 0);
   std::ranges::shuffle(asked.slots, random_);
   // Some histories the device has.
-  if (asked.params.processors.needs_history() && Below(2) == 0) {
+  const ScoreProcessors& processors = asked.params.processors;
+  const bool may_need_them =
+      processors.needs_history() || processors.timestamps.has_value();
+  if (may_need_them && Below(2) == 0) {
     for (int i = 0; i < num_rows; ++i) {
       asked.histories.push_back(AnyTokens(1 + Below(9)));
     }

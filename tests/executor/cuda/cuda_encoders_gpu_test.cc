@@ -390,6 +390,63 @@ TEST_P(CudaEncoderMixturesTest, AnyRequestsInFewPagesMatchTheHost) {
                                 40, 2);
 }
 
+// The searches of openai's references, without their biases, which a GPU does
+// not have beside times, and samples; alone, and together in few pages.
+TEST(CudaTimestampsTest, HypothesesAreThoseOfTheHost) {
+  std::vector<Request> requests =
+      RequestsOf(ReadWhisperReferences("whisper", "/timestamps.jsonl"));
+  ASSERT_GE(requests.size(), 40u);
+  auto on_cpu = TransformerModel::Load(
+      WhisperPath("whisper"), {.kv_cache_bytes = 16 << 20}, MakePool(1));
+  ASSERT_OK(on_cpu);
+  for (size_t i = 0; i < requests.size(); ++i) {
+    GenerationParams& params = requests[i].params;
+    params.logit_bias.clear();
+    params.renormalize_logits = true;
+    if (i % 5 == 0) params.timestamps.reset();
+    if (i % 3 > 0) continue;
+    params.num_beams = 1;
+    params.early_stopping = {};
+    params.patience = 1;
+    params.length_counts_eos = true;
+    params.do_sample = true;
+    params.temperature = 0.8;
+    params.seed = i;
+    params.best_of = 5;
+    params.num_return_sequences = 5;
+  }
+  requests.resize(Cases(requests.size(), size_t{12}));
+  for (Request& request : requests) {
+    ASSERT_OK(ValidateRequest((*on_cpu)->description(), &request));
+  }
+  const Answers expected =
+      Drive(*MakeExecutor(on_cpu->get(), MakePool(1)), requests, {});
+  for (const bool has_few_pages : {false, true}) {
+    SCOPED_TRACE(has_few_pages);
+    const auto steps = LoadOnDevice(
+        "whisper", {.page_size = 3,
+                    .max_tokens = 64,
+                    .kv_cache_bytes = has_few_pages ? 1 << 19 : 16 << 20});
+    const DriveOptions options = {
+        .num_in_flight = has_few_pages ? 1 : 2,
+        .scheduler = {.max_step_tokens = 60, .validate_steps = true}};
+    const Answers together = Drive(*steps, requests, options);
+    Comparison comparison;
+    for (size_t i = 0; i < requests.size(); ++i) {
+      SCOPED_TRACE(i);
+      ASSERT_OK(expected[i]);
+      ASSERT_OK(together[i]);
+      const Answers alone = Drive(*steps, {requests[i]}, options);
+      ASSERT_OK(alone[0]);
+      const std::string what = Concat("request ", i);
+      comparison.Add(expected[i]->hypotheses, together[i]->hypotheses, what);
+      comparison.Add(expected[i]->hypotheses, alone[0]->hypotheses, what);
+    }
+    comparison.Print("times");
+    EXPECT_LE(comparison.num_with_swaps, 1);
+  }
+}
+
 // Forced tokens without an encoder.
 TEST(CudaForcedTokensTest, AnyRequestsMatchTheHost) {
   ExpectAnyRequestsMatchTheHost("qwen3", {}, 128, 3);

@@ -40,6 +40,10 @@ void ExpectEdits(const CudaInputBatch& batch, const CudaStepArrays& arrays,
     expect.At(arrays.edit_rows, batch.edit_rows);
     expect.At(arrays.edit_params, batch.edit_params);
   }
+  if (batch.has_edited_rows()) {
+    expect.At(arrays.edited_rows, batch.edited_rows);
+    expect.At(arrays.rules, batch.rules);
+  }
 }
 
 void ExpectChoice(const CudaInputBatch& batch, const CudaStepArrays& arrays,

@@ -85,6 +85,7 @@ void UploaderFixture::ExpectOverwrittenEditsAreSentAgain() {
   std::vector<TokenId> every_token(AnyInputBatch::kShape.vocab_size);
   std::iota(every_token.begin(), every_token.end(), 0);
   of_host.processors.suppress_tokens = std::move(every_token);
+  of_host.processors.no_repeat_ngram_size = 9;  // it needs histories
   of_device.processors.repetition_penalty = 1.5f;
   const std::vector<std::vector<TokenId>> histories = {{1}, {2}};
   const CudaInputBatch listed =

@@ -111,10 +111,20 @@ TEST(ValidateRequestTest, WhatOnlyAHostSelectsByIsRefusedElsewhere) {
     Request request{{1, 4}, line.body->params};
     return Message(ValidateRequest(model, &request));
   };
-  EXPECT_EQ(check(R"({"num_beams": 2, "renormalize_logits": true})"),
-            "renormalize_logits must be false where a GPU selects, got true");
-  EXPECT_EQ(check(R"({"do_sample": true, "renormalize_logits": true})"),
-            "renormalize_logits must be false where a GPU selects, got true");
+  EXPECT_EQ(check(R"({"num_beams": 2, "renormalize_logits": true,
+                      "do_sample": true})"),
+            "do_sample must be false with renormalize_logits where a GPU "
+            "selects, got true");
+  EXPECT_EQ(check(R"({"renormalize_logits": true, "repetition_penalty": 1.5})"),
+            "repetition_penalty must be 1 with renormalize_logits where a GPU "
+            "selects, got 1.5");
+  EXPECT_EQ(check(R"({"renormalize_logits": true,
+                      "speculate": {"method": "ngram"}})"),
+            "speculate.method must be \"off\" with renormalize_logits where a "
+            "GPU selects, got \"ngram\"");
+  EXPECT_EQ(check(R"({"renormalize_logits": true, "logit_bias": {"7": 1}})"),
+            "logit_bias must be unset with renormalize_logits where a GPU "
+            "selects, got a value");
   EXPECT_EQ(check(R"({"sequence_bias": [[[7], 1], [[8, 9], 1]]})"),
             "sequence_bias must be of single tokens where a GPU selects, got "
             "one of 2");
@@ -124,10 +134,14 @@ TEST(ValidateRequestTest, WhatOnlyAHostSelectsByIsRefusedElsewhere) {
   EXPECT_EQ(check(R"({"logprobs": 1, "logprobs_mode": "processed_logprobs"})"),
             "logprobs_mode must be raw_logprobs where a GPU selects, got "
             "processed_logprobs");
-  for (const char* params :
-       {R"({"renormalize_logits": true, "stochastic": true, "num_beams": 2})",
-        R"({"sequence_bias": [[[7], 1]], "begin_suppress_tokens": 9})",
-        R"({"exponential_decay_length_penalty": [3, 1.1]})"}) {
+  for (
+      const char* params :
+      {R"({"renormalize_logits": true, "stochastic": true, "num_beams": 2,
+            "repetition_penalty": 1.5})",
+       R"({"renormalize_logits": true, "num_beams": 2, "bad_words_ids": [[5, 6]]})",
+       R"({"renormalize_logits": true, "do_sample": true, "best_of": 3})",
+       R"({"sequence_bias": [[[7], 1]], "begin_suppress_tokens": 9})",
+       R"({"exponential_decay_length_penalty": [3, 1.1]})"}) {
     EXPECT_EQ(check(params), "") << params;
   }
 }

@@ -29,6 +29,8 @@ inline std::string WhisperPath(const std::string& model) {
   return SourcePath("tests/data/speech/" + model);
 }
 
+inline constexpr int64_t kWhisperStart = 3;  // decoder_start_token_id
+
 // Features that logits.safetensors has.
 inline constexpr int kNumWhisperFeatures = 4;
 
@@ -85,6 +87,12 @@ inline std::vector<FamilyReference> ReadWhisperReferences(
     reference.request.prompt_tokens.clear();
     reference.request.features = features.at(number);
     reference.request.params.timestamps = TimestampsOf(line);
+    // The references' decoders began with their start in front of these.
+    const auto& tokens = reference.request.params.decoder_prompt_tokens;
+    if (tokens.empty()) continue;
+    std::vector<int64_t> begun = {kWhisperStart};
+    begun.insert(begun.end(), tokens.begin(), tokens.end());
+    reference.request.params.decoder_prompt_tokens = std::move(begun);
   }
   return references;
 }

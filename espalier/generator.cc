@@ -3,6 +3,7 @@
 #include <memory>
 #include <new>
 #include <optional>
+#include <type_traits>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -167,7 +168,13 @@ absl::StatusOr<Generation> OpenAndAwait(
     const std::shared_ptr<GeneratorCore>& core, From request,
     const CallOptions& options) try {
   const GeneratorCore::Deadline deadline = DeadlineOf(options.timeout);
-  absl::StatusOr<OpenRequest> open = Open(core, std::move(request));
+  absl::StatusOr<OpenRequest> open = [&] {
+    if constexpr (std::is_same_v<From, Request>) {
+      return OpenInTime(core, std::move(request), options, deadline);
+    } else {
+      return Open(core, std::move(request));
+    }
+  }();
   if (!open.ok()) return WithoutParts(std::move(open).status());
   return Plain(AwaitGeneration(core, *std::move(open), options, deadline));
 } catch (const std::bad_alloc&) {

@@ -216,7 +216,9 @@ class Generator {
   absl::StatusOr<Generation> Generate(GenerationRequest request,
                                       const CallOptions& call = {});
 
-  // As Generate, of tokens or features, with params that are used as they are.
+  // As Generate, of tokens or features, without the defaults of
+  // generation_config.json. Waits while max_running + max_waiting requests are
+  // open.
   absl::StatusOr<Generation> GenerateTokens(Request request,
                                             const CallOptions& call = {});
 

@@ -28,9 +28,11 @@ absl::StatusOr<OpenRequest> Open(const std::shared_ptr<GeneratorCore>& core,
   return OpenAt(std::move(place), *core, std::move(from));
 }
 
-absl::StatusOr<OpenRequest> Open(const std::shared_ptr<GeneratorCore>& core,
-                                 Request from) {
-  ASSIGN_OR_RETURN(GeneratorCore::Place place, core->TakePlace());
+absl::StatusOr<OpenRequest> OpenInTime(
+    const std::shared_ptr<GeneratorCore>& core, Request from,
+    const CallOptions& options, const GeneratorCore::Deadline& deadline) {
+  ASSIGN_OR_RETURN(GeneratorCore::Place place,
+                   core->WaitForPlace(options, deadline));
   ASSIGN_OR_RETURN(EngineRequest prepared,
                    core->Prepare(std::move(from), /*takes_defaults=*/false));
   return OpenRequest{std::move(place), std::move(prepared)};

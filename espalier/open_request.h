@@ -19,12 +19,13 @@ absl::StatusOr<OpenRequest> Open(const std::shared_ptr<GeneratorCore>& core,
                                  GenerationRequest from);
 absl::StatusOr<OpenRequest> Open(const std::shared_ptr<GeneratorCore>& core,
                                  ScoreRequest from);
-// With params that are used as they are.
-absl::StatusOr<OpenRequest> Open(const std::shared_ptr<GeneratorCore>& core,
-                                 Request from);
 // As Open, but waits for a place.
 absl::StatusOr<OpenRequest> OpenInTime(
     const std::shared_ptr<GeneratorCore>& core, GenerationRequest from,
+    const CallOptions& options, const GeneratorCore::Deadline& deadline);
+// Without the defaults of generation_config.json.
+absl::StatusOr<OpenRequest> OpenInTime(
+    const std::shared_ptr<GeneratorCore>& core, Request from,
     const CallOptions& options, const GeneratorCore::Deadline& deadline);
 
 }  // namespace espalier

@@ -22,9 +22,12 @@ namespace espalier {
 namespace {
 
 constexpr double kMaxTemperature = 100;
+// The features of these windows are kept until the language is known.
+constexpr int64_t kMaxDetectionSegments = 100;
 // The end of the vocabulary of English models, which have no other mark where
 // generation_config.json does not say.
 constexpr TokenId kEnglishEnd = 50256;
+constexpr int64_t kMaxSequences = 1000;
 // Positions of the shortest decoder that has room for a prompt and a text.
 constexpr int kMinContext = 16;
 
@@ -85,7 +88,6 @@ absl::Status CheckNoNan(std::string_view field, std::optional<double> value) {
 }
 
 absl::Status CheckNumbers(const TranscribeOptions& options) {
-  constexpr int64_t kMaxSequences = 1000;
   if (options.temperature.empty()) {
     return InvalidField(OptionName{"temperature"}, " must not be empty",
                         Got("[]"));
@@ -112,7 +114,8 @@ absl::Status CheckNumbers(const TranscribeOptions& options) {
   RETURN_IF_ERROR(CheckOneNumber("language_detection_threshold",
                                  options.language_detection_threshold, 0, 1));
   RETURN_IF_ERROR(CheckCount("language_detection_segments",
-                             options.language_detection_segments, 1, 1000));
+                             options.language_detection_segments, 1,
+                             kMaxDetectionSegments));
   RETURN_IF_ERROR(CheckCount("num_alternatives", options.num_alternatives, 0,
                              kMaxSequences));
   if (options.max_initial_timestamp) {
@@ -129,6 +132,18 @@ absl::Status CheckNumbers(const TranscribeOptions& options) {
   return CheckVadOptions(options.vad_options);
 }
 
+// Checks the parameters of a window's search together.
+absl::Status CheckSearch(const ModelDescription& model,
+                         const TranscribeOptions& options) {
+  GenerationParams params;
+  params.num_beams = options.num_beams;
+  params.early_stopping = EarlyStopping::kTrue;
+  params.patience = options.patience;
+  params.length_penalty = options.length_penalty;
+  params.length_counts_eos = false;
+  return ValidateParams(model, /*num_prompt_tokens=*/1, &params);
+}
+
 // In the hundredths that times of spans are given in.
 double Rounded(double seconds) { return std::nearbyint(seconds * 100) / 100; }
 
@@ -138,6 +153,25 @@ void Restore(const SpeechTimes& times, int64_t* seek, double* start,
   *start = Rounded(times.BeginOf(*start));
   *end = Rounded(times.EndOf(*end));
 }
+
+// An audio that is read while a call runs.
+class CallReader : public AudioReader {
+ public:
+  CallReader(std::unique_ptr<AudioReader> reader,
+             std::function<absl::Status()> check)
+      : reader_(std::move(reader)), check_(std::move(check)) {}
+
+  const std::string& name() const override { return reader_->name(); }
+  const AudioFormat& format() const override { return reader_->format(); }
+  absl::StatusOr<size_t> Read(std::span<float> samples) override {
+    RETURN_IF_ERROR(check_());
+    return reader_->Read(samples);
+  }
+
+ private:
+  const std::unique_ptr<AudioReader> reader_;
+  const std::function<absl::Status()> check_;
+};
 
 // Returns the error without its parts, as Generator's calls do.
 absl::Status WithoutErrorParts(absl::Status error) {
@@ -233,6 +267,7 @@ absl::StatusOr<SharedList<int64_t>> Transcriber::Parts::Suppressed(
 
 absl::Status Transcriber::Parts::Check(const TranscribeOptions& options) const {
   RETURN_IF_ERROR(CheckNumbers(options));
+  RETURN_IF_ERROR(CheckSearch(generator->description(), options));
   RETURN_IF_ERROR(FindLanguage(options.language).status());
   if (options.task == SpeechTask::kTranslate && !whisper.is_multilingual()) {
     return InvalidField(OptionName{"task"},
@@ -263,7 +298,7 @@ class Transcriber::Run {
       const CallOptions& call)
       : parts_(parts), options_(options), call_(call), start_(absl::Now()) {}
 
-  absl::StatusOr<Transcript> Transcribe(const OpenAudio& audio,
+  absl::StatusOr<Transcript> Transcribe(const OpenAudio& open,
                                         const WindowFunction& on_window);
 
  private:
@@ -390,6 +425,7 @@ absl::Status Transcriber::Run::DetectLanguage(FeatureWindows& windows,
   const TokenId start = parts_.whisper.start();
   // By language: how many windows, and the highest probability.
   std::vector<std::pair<int, double>> votes(languages.size());
+  windows.ForgetBefore(first);
   const int64_t rows = parts_.features.num_rows;
   for (int64_t i = 0; i < options_.language_detection_segments; ++i) {
     const int64_t seek = first + i * rows;
@@ -542,7 +578,6 @@ absl::StatusOr<std::vector<SpeechSpan>> Transcriber::Run::Listen(
   std::vector<float> block(1 << 16);
   int64_t num_samples = 0;
   for (size_t num_read = block.size(); num_read == block.size();) {
-    RETURN_IF_ERROR(CheckCall());
     ASSIGN_OR_RETURN(num_read, reader->Read(block));
     stream.Push(std::span(block).first(num_read), &probabilities);
     num_samples += static_cast<int64_t>(num_read);
@@ -553,8 +588,14 @@ absl::StatusOr<std::vector<SpeechSpan>> Transcriber::Run::Listen(
 }
 
 absl::StatusOr<Transcript> Transcriber::Run::Transcribe(
-    const OpenAudio& audio, const WindowFunction& on_window) {
+    const OpenAudio& open, const WindowFunction& on_window) {
   RETURN_IF_ERROR(Prepare());
+  const OpenAudio audio =
+      [&]() -> absl::StatusOr<std::unique_ptr<AudioReader>> {
+    ASSIGN_OR_RETURN(std::unique_ptr<AudioReader> reader, open());
+    return std::make_unique<CallReader>(std::move(reader),
+                                        [this] { return CheckCall(); });
+  };
   if (options_.voice_activity == nullptr) {
     return TranscribeAll(audio, on_window);
   }
@@ -581,13 +622,8 @@ Transcript Transcriber::Run::WithLanguage(Transcript transcript) const {
 
 absl::StatusOr<Transcript> Transcriber::Run::TranscribeAll(
     const OpenAudio& audio, const WindowFunction& on_window) {
-  absl::Status ended;
   absl::StatusOr<FeatureWindows> windows =
-      FeatureWindows::Open(audio, parts_.features.num_cols, 1 << 16, [&] {
-        ended = CheckCall();
-        return ended.ok();
-      });
-  RETURN_IF_ERROR(ended);
+      FeatureWindows::Open(audio, parts_.features.num_cols);
   RETURN_IF_ERROR(windows.status());
   if (!speech_) duration_ = windows->duration();
   ASSIGN_OR_RETURN(std::vector<TokenId> initial,
@@ -654,6 +690,8 @@ int64_t PagesOf(const ModelDescription& model, int num_sequences) {
 absl::StatusOr<Transcriber> Transcriber::Load(const std::string& directory,
                                               const GeneratorOptions& options,
                                               int num_sequences) {
+  RETURN_IF_ERROR(WithoutErrorParts(
+      CheckCount("num_sequences", num_sequences, 1, kMaxSequences)));
   absl::StatusOr<Generator> generator = Generator::Load(directory, options);
   RETURN_IF_ERROR(generator.status());
   if (!options.kv_cache_bytes && generator->description().encoder) {

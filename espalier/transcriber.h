@@ -126,7 +126,8 @@ class Transcriber {
   // Loads a model directory. Where options.kv_cache_bytes is unset the
   // key/value memory is that of two windows, each with `num_sequences` beams or
   // samples; more transcriptions at once wait for it.
-  // Errors: as Generator::Load and Create.
+  // Errors: as Generator::Load and Create; kInvalidArgument if `num_sequences`
+  // is not in [1, 1000].
   static absl::StatusOr<Transcriber> Load(const std::string& directory,
                                           const GeneratorOptions& options = {},
                                           int num_sequences = 5);

@@ -22,6 +22,12 @@ absl::StatusOr<std::shared_ptr<const VoiceActivity>> LoadVoiceActivity(
       return InvalidArgument(path, ": tensor ", BytesInQuotes(name),
                              " must be F32, got ", stored.dtype);
     }
+    // More than any of the network has: another file, which may be large.
+    constexpr size_t kMaxBytes = 1 << 20;
+    if (stored.data.size() > kMaxBytes) {
+      return InvalidArgument(path, ": tensor ", BytesInQuotes(name),
+                             " is not of the network");
+    }
     VoiceTensor& tensor = tensors[name];
     tensor.shape = stored.shape;
     tensor.values.resize(stored.data.size() / sizeof(float));

@@ -35,9 +35,9 @@ FeatureWindows::FeatureWindows(std::unique_ptr<AudioReader> reader,
       stream_(*log_mel_),
       block_(static_cast<size_t>(block_size)) {}
 
-absl::StatusOr<FeatureWindows> FeatureWindows::Open(
-    const OpenAudio& open, int num_bands, int block_size,
-    const std::function<bool()>& keeps_going) {
+absl::StatusOr<FeatureWindows> FeatureWindows::Open(const OpenAudio& open,
+                                                    int num_bands,
+                                                    int block_size) {
   CHECK_GE(block_size, 1);
   ASSIGN_OR_RETURN(std::unique_ptr<AudioReader> first, open());
   FeatureWindows windows(std::move(first), num_bands, block_size);
@@ -45,9 +45,6 @@ absl::StatusOr<FeatureWindows> FeatureWindows::Open(
   windows.max_log_ = -10;  // the least logarithm
   std::vector<float> logs;
   for (size_t size = windows.block_.size(); size == windows.block_.size();) {
-    if (keeps_going != nullptr && !keeps_going()) {
-      return absl::CancelledError("cancelled while the audio was read");
-    }
     ASSIGN_OR_RETURN(size,
                      PushBlock(*windows.reader_, windows.block_, stream, logs));
     windows.num_samples_ += static_cast<int64_t>(size);

@@ -12,7 +12,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <vector>
 
@@ -27,13 +26,12 @@ namespace espalier {
 class FeatureWindows {
  public:
   // Reads the whole audio once, and opens it again.
-  //   block_size   samples that are read at a time
-  //   keeps_going  asked before each block; false ends the call. May be null.
+  //   block_size  samples that are read at a time
   // Errors: those of `open` and of AudioReader::Read; kInvalidArgument naming
-  // the audio if it has no whole frame; kCancelled.
-  static absl::StatusOr<FeatureWindows> Open(
-      const OpenAudio& open, int num_bands, int block_size = 1 << 16,
-      const std::function<bool()>& keeps_going = nullptr);
+  // the audio if it has no whole frame.
+  static absl::StatusOr<FeatureWindows> Open(const OpenAudio& open,
+                                             int num_bands,
+                                             int block_size = 1 << 16);
 
   // Frames of 10 ms, at least one.
   int64_t num_frames() const { return num_frames_; }

@@ -227,13 +227,13 @@ double SpeechTimes::InSpan(size_t span, double seconds) const {
 }
 
 double SpeechTimes::BeginOf(double seconds) const {
-  const auto sample = static_cast<int64_t>(seconds * kSpeechRate);
+  const int64_t sample = std::llround(seconds * kSpeechRate);
   return InSpan(std::ranges::upper_bound(ends_, sample) - ends_.begin(),
                 seconds);
 }
 
 double SpeechTimes::EndOf(double seconds) const {
-  const auto sample = static_cast<int64_t>(seconds * kSpeechRate);
+  const int64_t sample = std::llround(seconds * kSpeechRate);
   const auto at = std::ranges::lower_bound(ends_, sample);
   // At an end exactly, it is that of the span before.
   if (at != ends_.end() && *at == sample) {

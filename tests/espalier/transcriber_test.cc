@@ -7,6 +7,8 @@
 #include <functional>
 #include <memory>
 #include <set>
+#include <span>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <utility>
@@ -341,6 +343,51 @@ TEST_F(TranscriberTest, ReportsEachWindowAndEndsWhenItIsTold) {
       StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("")));
 }
 
+// Reads samples, and asks for a stop at the read of that number.
+class StoppingReader : public AudioReader {
+ public:
+  StoppingReader(int* num_reads, int stop_at, std::stop_source* stop)
+      : num_reads_(num_reads), stop_at_(stop_at), stop_(stop) {}
+  const std::string& name() const override { return name_; }
+  const AudioFormat& format() const override { return format_; }
+  absl::StatusOr<size_t> Read(std::span<float> samples) override {
+    if (++*num_reads_ == stop_at_) stop_->request_stop();
+    std::ranges::fill(samples, 0.1F);
+    const size_t size = std::min(samples.size(), num_left_);
+    num_left_ -= size;
+    return size;
+  }
+
+ private:
+  const std::string name_ = "stopping";
+  const AudioFormat format_;
+  int* const num_reads_;
+  const int stop_at_;
+  std::stop_source* const stop_;
+  size_t num_left_ = size_t{100} << 16;  // a hundred reads
+};
+
+// Also while the audio is read a second time, up to a late clip.
+TEST_F(TranscriberTest, EndsWhileAudioIsRead) {
+  const Transcriber transcriber = Load();
+  TranscribeOptions options;
+  options.clip_timestamps = {400};
+  for (const int stop_at : {1, 50, 103, 150}) {
+    std::stop_source stop;
+    int num_reads = 0;
+    EXPECT_THAT(transcriber
+                    .Transcribe(
+                        [&] {
+                          return std::make_unique<StoppingReader>(
+                              &num_reads, stop_at, &stop);
+                        },
+                        options, nullptr, {.stop = stop.get_token()})
+                    .status(),
+                StatusIs(absl::StatusCode::kCancelled, HasSubstr("stopped")));
+    EXPECT_EQ(num_reads, stop_at);
+  }
+}
+
 TEST_F(TranscriberTest, RefusesOptionsByName) {
   const Transcriber transcriber = Load();
   const std::string path = Audio(1);
@@ -382,7 +429,10 @@ TEST_F(TranscriberTest, RefusesOptionsByName) {
   expect_refused([](auto& o) { o.language_detection_threshold = 2; },
                  "language_detection_threshold must be in [0, 1], got 2");
   expect_refused([](auto& o) { o.language_detection_segments = 0; },
-                 "language_detection_segments must be in [1, 1000], got 0");
+                 "language_detection_segments must be in [1, 100], got 0");
+  expect_refused([](auto& o) { o.patience = 1e300; },
+                 "patience must end the search");
+  expect_refused([](auto& o) { o.length_penalty = -100; }, "length_penalty");
   expect_refused([](auto& o) { o.num_alternatives = -1; },
                  "num_alternatives must be in [0, 1000], got -1");
   expect_refused([](auto& o) { o.initial_prompt = "\xff"; },

@@ -120,16 +120,6 @@ TEST(FeatureWindowsTest, NeedAFrameOfAudio) {
   ASSERT_OK(FeatureWindows::Open(OpenSamples(std::vector<float>(160)), kBands));
 }
 
-TEST(FeatureWindowsTest, EndWhenTheyAreCancelled) {
-  int num_blocks = 0;
-  EXPECT_THAT(
-      FeatureWindows::Open(OpenSamples(std::vector<float>(16000)), kBands, 1000,
-                           [&] { return ++num_blocks < 5; })
-          .status(),
-      StatusIs(absl::StatusCode::kCancelled, HasSubstr("cancelled")));
-  EXPECT_EQ(num_blocks, 5);
-}
-
 TEST(FeatureWindowsTest, NoticeAudioThatHasBecomeShorter) {
   int size = 2 * 16000;
   const OpenAudio open = [&] {

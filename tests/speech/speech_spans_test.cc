@@ -213,6 +213,21 @@ TEST(SpeechTimesTest, TimesComeFromTheirSpans) {
   EXPECT_DOUBLE_EQ(times.EndOf(2.5), 6.5);  // in the padding of a window
 }
 
+// Windows begin at hundredths of a second and times are fiftieths after them,
+// whose sums are seldom a span's end to the last bit.
+TEST(SpeechTimesTest, TimesOfSpansAreTheirsHoweverTheyAreAddedUp) {
+  for (int seek = 0; seek < 300; ++seek) {
+    for (int step = seek == 0 ? 1 : 0; step <= 100; ++step) {
+      const int64_t size = seek * 160 + step * 320;
+      const SpeechTimes times({{0, size}, {size + 16'000, 2 * size + 16'000}});
+      const double end = seek / 100.0 + step * 0.02;
+      const double whole = static_cast<double>(size) / 16'000;
+      ASSERT_NEAR(times.BeginOf(end), whole + 1, 1e-9) << seek << ' ' << step;
+      ASSERT_NEAR(times.EndOf(end), whole, 1e-9) << seek << ' ' << step;
+    }
+  }
+}
+
 // Sample i has the value i.
 class CountingReader : public AudioReader {
  public:

@@ -57,6 +57,21 @@ absl::StatusOr<Formats> ReadFormats(const TranscribeCommandOptions& options) {
   return Formats{*format};
 }
 
+// No option of the output is without effect.
+absl::Status CheckOutput(const TranscribeCommandOptions& options,
+                         const Formats& formats) {
+  const OptionNames& names = options.runtime.names;
+  if (options.transcribe.num_alternatives > 0 &&
+      std::ranges::find(formats, TranscriptFormat::kJson) == formats.end()) {
+    return InvalidArgument(names.Of("num_alternatives"),
+                           " needs --output-format json");
+  }
+  if (names.IsTyped("verbose") && options.output_dir.empty()) {
+    return InvalidArgument(names.Of("verbose"), " needs --output-dir");
+  }
+  return absl::OkStatus();
+}
+
 // The temperatures, rising by steps to 1, as openai's program has them.
 absl::StatusOr<std::vector<double>> Temperatures(
     const TranscribeCommandOptions& options) {
@@ -75,6 +90,10 @@ absl::StatusOr<std::vector<double>> Temperatures(
                            " must be above 0 or None, got ", step);
   }
   constexpr size_t kMost = 100;
+  if (step < 1.0 / kMost) {
+    return InvalidArgument(names.Of(kIncrement), " must be at least ",
+                           1.0 / kMost, " or None, got ", step);
+  }
   const double first = all[0];
   while (all.size() < kMost) {
     const double next = first + static_cast<double>(all.size()) * step;
@@ -211,10 +230,16 @@ class SpeechRun {
     ASSIGN_OR_RETURN(const AudioInput input,
                      AudioInput::Open(file, stop_.get_token()));
     SpeechProgress progress(input.name());
-    if (IsToStdout()) output_.Write(TranscriptHeader(formats_[0]));
+    bool has_header = !IsToStdout();
+    const auto write_header = [&] {
+      if (!std::exchange(has_header, true)) {
+        output_.Write(TranscriptHeader(formats_[0]));
+      }
+    };
     const auto on_window = [&](std::span<const TranscriptSegment> segments,
                                const TranscribeProgress& done) {
       progress.Erase();
+      write_header();
       for (const TranscriptSegment& segment : segments) Print(segment);
       output_.Flush();
       progress.Show(done.seconds, done.duration);
@@ -225,6 +250,7 @@ class SpeechRun {
                                 on_window, {.stop = stop_.get_token()});
     progress.Erase();
     RETURN_IF_ERROR(transcript.status());
+    write_header();
     Count(*transcript);
     if (!IsToStdout()) return WriteFiles(StemOf(file), *transcript);
     if (formats_[0] == TranscriptFormat::kJson) {
@@ -321,6 +347,7 @@ absl::StatusOr<int> RunToSignal(SpeechRun& run, Output& output) {
 
 absl::StatusOr<int> RunTranscribe(const TranscribeCommandOptions& options) {
   ASSIGN_OR_RETURN(const Formats formats, ReadFormats(options));
+  RETURN_IF_ERROR(CheckOutput(options, formats));
   RETURN_IF_ERROR(CheckNames(options));
   TranscribeOptions transcribe = options.transcribe;
   ASSIGN_OR_RETURN(transcribe.temperature, Temperatures(options));
@@ -380,8 +407,8 @@ Where the text of one window goes wrong and the next ones follow it,
 --condition-on-previous-text false helps.
 
 Options have the names of openai/whisper and faster-whisper, with - or with _,
-and their defaults. Word timestamps, voice detection and windows in parallel are
-not there.
+and their defaults. Word timestamps and windows in parallel are not there;
+--vad-model is --vad-filter.
 
 Exit code: 0 if every file succeeded, 1 if some failed, 2 if none succeeded,
 whatever was wrong. Ctrl-C, SIGTERM and SIGHUP end it; what was printed stays.)";

@@ -11,6 +11,7 @@ import argparse
 import json
 import re
 import shutil
+import sys
 import struct
 from dataclasses import dataclass
 from pathlib import Path
@@ -154,18 +155,33 @@ def configs(tensors: dict[str, Tensor], ids: dict[str, int],
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("source", metavar="FROM", type=Path)
-    parser.add_argument("target", metavar="TO", type=Path)
+    parser.add_argument(
+        "source",
+        metavar="FROM",
+        type=Path,
+        help="a directory with model.bin in float16 or float32, config.json and "
+        "tokenizer.json",
+    )
+    parser.add_argument(
+        "target", metavar="TO", type=Path, help="the directory to write, another one"
+    )
     args = parser.parse_args()
+    for name in ("model.bin", "config.json", "tokenizer.json"):
+        if not (args.source / name).is_file():
+            sys.exit(f"{args.source}: there is no {name}")
+    if args.target.resolve() == args.source.resolve():
+        sys.exit(f"{args.target}: TO must be another directory than FROM")
     tensors = read_model(args.source / "model.bin")
     tokenizer = json.loads((args.source / "tokenizer.json").read_text())
     ids = {token["content"]: token["id"] for token in tokenizer["added_tokens"]}
-    args.target.mkdir(parents=True, exist_ok=True)
     their_config = json.loads((args.source / "config.json").read_text())
+    converted = convert(tensors)  # all of it, before anything is written
+    args.target.mkdir(parents=True, exist_ok=True)
     for name, config in configs(tensors, ids, their_config).items():
         (args.target / name).write_text(json.dumps(config, indent=2) + "\n")
-    write_safetensors(args.target / "model.safetensors", convert(tensors))
+    write_safetensors(args.target / "model.safetensors", converted)
     shutil.copy(args.source / "tokenizer.json", args.target)
+    print(f"wrote {args.target}")
 
 
 if __name__ == "__main__":

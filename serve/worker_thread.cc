@@ -1,5 +1,6 @@
 #include "serve/worker_thread.h"
 
+#include <algorithm>
 #include <atomic>
 #include <boost/asio/post.hpp>
 #include <boost/asio/redirect_error.hpp>
@@ -31,12 +32,13 @@ absl::Status Stopped() {
 // Its thread fills `result` before the caller's executor sets is_done, on which
 // the caller reads it.
 struct WorkerThread::Job {
-  Job(const asio::any_io_executor& executor, Work to_do)
-      : work(std::move(to_do)), wakes(executor) {
+  Job(const asio::any_io_executor& executor, Work to_do, std::string whose)
+      : owner(std::move(whose)), work(std::move(to_do)), wakes(executor) {
     wakes.expires_at(asio::steady_timer::time_point::max());
   }
 
-  Work work;  // destroyed by its thread
+  const std::string owner;  // empty: none
+  Work work;                // destroyed by its thread
   std::atomic<bool> is_wanted = true;
   absl::Status result = Stopped();
   bool is_done = false;
@@ -44,6 +46,11 @@ struct WorkerThread::Job {
 };
 
 absl::Status WorkerThread::Start(int num_threads) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    running_.reserve(num_threads);
+    num_threads_ = num_threads;
+  }
   const std::lock_guard<std::mutex> lock(join_mutex_);
   try {
     for (int i = 0; i < num_threads; ++i) {
@@ -108,9 +115,10 @@ absl::Status WorkerThread::Add(const std::shared_ptr<Job>& job) {
   return absl::OkStatus();
 }
 
-asio::awaitable<absl::Status> WorkerThread::Do(Work work) {
+asio::awaitable<absl::Status> WorkerThread::Do(Work work, std::string owner) {
   const asio::any_io_executor executor = co_await asio::this_coro::executor;
-  const auto job = std::make_shared<Job>(executor, std::move(work));
+  const auto job =
+      std::make_shared<Job>(executor, std::move(work), std::move(owner));
   const absl::Status added = Add(job);
   if (!added.ok()) co_return added;
   boost::system::error_code woken;
@@ -123,6 +131,37 @@ asio::awaitable<absl::Status> WorkerThread::Do(Work work) {
   co_return std::move(job->result);
 }
 
+int WorkerThread::NumRunning(const std::string& owner) const {
+  if (owner.empty()) return 0;
+  return static_cast<int>(std::ranges::count(running_, owner, &Job::owner));
+}
+
+std::shared_ptr<WorkerThread::Job> WorkerThread::TakeNext() {
+  auto next = waiting_.end();
+  int fewest = num_threads_;
+  for (auto it = waiting_.begin(); it != waiting_.end() && fewest > 0; ++it) {
+    const int count = NumRunning((*it)->owner);
+    // After Stop each is taken, to be told.
+    const bool may_begin =
+        count == 0 || count < num_threads_ - 1 || is_stopped_;
+    if (!may_begin || count >= fewest) continue;
+    next = it;
+    fewest = count;
+  }
+  if (next == waiting_.end()) return nullptr;
+  std::shared_ptr<Job> job = std::move(*next);
+  waiting_.erase(next);
+  if (!job->owner.empty()) running_.push_back(job.get());
+  return job;
+}
+
+void WorkerThread::EndRun(const Job* job) {
+  if (job->owner.empty()) return;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  std::erase(running_, job);
+  has_work_.notify_all();
+}
+
 void WorkerThread::DoAll() {
   while (true) {
     std::shared_ptr<Job> job;
@@ -132,24 +171,22 @@ void WorkerThread::DoAll() {
     {
       std::unique_lock<std::mutex> lock(mutex_);
       has_work_.wait(lock, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-        return is_stopped_ || !waiting_.empty() || !to_destroy_.empty();
+        if (job == nullptr) job = TakeNext();
+        return is_stopped_ || job != nullptr || !to_destroy_.empty();
       });
       to_destroy.swap(to_destroy_);
       returns_memory = num_bytes_to_return_ >= kBytesToReturn;
       if (returns_memory) num_bytes_to_return_ = 0;
       is_stopped = is_stopped_;
-      if (!waiting_.empty()) {
-        job = std::move(waiting_.front());
-        waiting_.pop_front();
-      } else if (is_stopped) {
-        return;
-      }
+      if (job == nullptr && is_stopped) return;
     }
     to_destroy.clear();
     if (returns_memory) ReturnFreeMemory();
-    if (job == nullptr || !job->is_wanted) continue;
-    job->result = is_stopped ? Stopped() : Try(job->work);
+    if (job == nullptr) continue;
+    if (job->is_wanted) job->result = is_stopped ? Stopped() : Try(job->work);
     job->work = nullptr;
+    EndRun(job.get());
+    if (!job->is_wanted) continue;
     UntilThereIsMemory([&] { HandOver(job); });  // the caller waits for it
   }
 }

@@ -7,7 +7,9 @@
 //       co_await drawing.Run<TraceAnswer>(draw);
 //
 // Runs as many at a time as it has threads, first come, first served. Skips
-// work whose client has gone.
+// work whose client has gone. Work may have an owner, as long work does: then
+// it begins when no owner with less that runs waits, and one of several threads
+// is left to others.
 //
 // Thread safety: Run from any executor's threads; Start before them; Stop from
 // any thread.
@@ -65,13 +67,14 @@ class WorkerThread {
   // memory runs out, kInternal if `work` throws anything else; kCancelled if
   // the caller is cancelled, at once.
   template <typename T>
-  boost::asio::awaitable<absl::StatusOr<T>> Run(WorkFor<T> work) {
+  boost::asio::awaitable<absl::StatusOr<T>> Run(WorkFor<T> work,
+                                                std::string owner = {}) {
     const auto result = std::make_shared<absl::StatusOr<T>>();
     Work store = [result, work = std::move(work)] {
       *result = work();
       return absl::OkStatus();
     };
-    const absl::Status done = co_await Do(std::move(store));
+    const absl::Status done = co_await Do(std::move(store), std::move(owner));
     if (!done.ok()) co_return done;
     co_return *std::move(result);
   }
@@ -88,9 +91,17 @@ class WorkerThread {
   struct Job;
   using Work = std::function<absl::Status()>;
 
-  boost::asio::awaitable<absl::Status> Do(Work work);
+  boost::asio::awaitable<absl::Status> Do(Work work, std::string owner);
   absl::Status Add(const std::shared_ptr<Job>& job);
   void DropUnwanted() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Returns how many jobs of the owner run; 0 if it is empty.
+  int NumRunning(const std::string& owner) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Returns the job whose turn it is, which runs then; null if there is none
+  // that may begin.
+  std::shared_ptr<Job> TakeNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Ends a job that ran; another of its owner may begin.
+  void EndRun(const Job* job);
   void DoAll();
   absl::Status Try(const Work& work) const;
   // Throws std::bad_alloc.
@@ -104,6 +115,9 @@ class WorkerThread {
   std::vector<std::shared_ptr<const void>> to_destroy_ ABSL_GUARDED_BY(mutex_);
   int64_t num_bytes_to_return_ ABSL_GUARDED_BY(mutex_) = 0;
   bool is_stopped_ ABSL_GUARDED_BY(mutex_) = false;
+  int num_threads_ ABSL_GUARDED_BY(mutex_) = 0;
+  // Jobs with an owner that run. Has room for one of each thread.
+  std::vector<const Job*> running_ ABSL_GUARDED_BY(mutex_);
   std::mutex join_mutex_;
   std::vector<std::thread> threads_ ABSL_GUARDED_BY(join_mutex_);
 };

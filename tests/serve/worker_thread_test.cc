@@ -35,9 +35,10 @@ using ::testing::HasSubstr;
 using Answers = std::vector<absl::StatusOr<std::string>>;
 using Work = std::function<absl::StatusOr<std::string>()>;
 
-asio::awaitable<void> Ask(WorkerThread* worker, Work work, Answers* answers) {
+asio::awaitable<void> Ask(WorkerThread* worker, Work work, Answers* answers,
+                          std::string owner = {}) {
   absl::StatusOr<std::string> answer =
-      co_await worker->Run<std::string>(std::move(work));
+      co_await worker->Run<std::string>(std::move(work), std::move(owner));
   answers->push_back(std::move(answer));
 }
 
@@ -110,6 +111,45 @@ TEST_F(WorkerThreadTest, MoreThanMayWaitAreRefusedAtOnce) {
   LetGo();
   context_.run();
   EXPECT_EQ(answers_.size(), 2u + WorkerThread::kMaxWaiting);
+}
+
+// The work of one owner never has all threads, and what it leaves goes to the
+// owner with the least that runs.
+TEST(WorkerThreadOwnersTest, OneLeavesAThreadToOthers) {
+  constexpr int kThreads = 3;
+  WorkerThread worker("draw traces");
+  ASSERT_OK(worker.Start(kThreads));
+  asio::io_context context;
+  Answers answers;
+  std::atomic<int> num_begun = 0;
+  std::atomic<bool> may_end = false;
+  const auto spawn = [&](Work work, const std::string& owner) {
+    asio::co_spawn(context, Ask(&worker, std::move(work), &answers, owner),
+                   asio::detached);
+    context.poll();
+  };
+  for (int i = 0; i < 5; ++i) {
+    spawn(
+        [&] {
+          ++num_begun;
+          num_begun.notify_all();
+          may_end.wait(false);
+          return std::string("a");
+        },
+        "a");
+  }
+  for (const char* const owner : {"b", "c", "b"}) spawn(Named(owner), owner);
+  while (answers.size() < 3) context.run_one();
+  EXPECT_EQ(num_begun, kThreads - 1);
+  for (const auto& answer : answers) {
+    ASSERT_OK(answer);
+    EXPECT_NE(*answer, "a");
+  }
+  may_end = true;
+  may_end.notify_all();
+  context.run();
+  EXPECT_EQ(answers.size(), 8u);
+  EXPECT_EQ(num_begun, 5);
 }
 
 TEST_F(WorkerThreadTest, StopEndsWhatWaitsAndWaitsForWhatIsDone) {

@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "base/status.h"
+#include "speech/transcript_json.h"
 
 namespace espalier {
 namespace {
@@ -54,60 +55,6 @@ std::string Replaced(std::string_view text, std::string_view from,
 // As Python's round(): halves to even.
 int64_t Milliseconds(double seconds) {
   return static_cast<int64_t>(std::nearbyint(seconds * 1000));
-}
-
-json::array JsonOf(const std::vector<TokenId>& tokens) {
-  return json::array(tokens.begin(), tokens.end());
-}
-
-json::object JsonOf(const TranscriptSegment& segment) {
-  return {{"id", segment.id},
-          {"seek", segment.seek},
-          {"start", segment.start},
-          {"end", segment.end},
-          {"text", segment.text},
-          {"tokens", JsonOf(segment.tokens)},
-          {"temperature", segment.temperature},
-          {"avg_logprob", segment.avg_logprob},
-          {"compression_ratio", segment.compression_ratio},
-          {"no_speech_prob", segment.no_speech_prob}};
-}
-
-json::object JsonOf(const TranscriptWindow& window) {
-  json::array alternatives;
-  for (const TranscriptAlternative& alternative : window.alternatives) {
-    alternatives.push_back(
-        json::object{{"text", alternative.text},
-                     {"tokens", JsonOf(alternative.tokens)},
-                     {"score", alternative.score},
-                     {"avg_logprob", alternative.avg_logprob}});
-  }
-  return {{"seek", window.seek},
-          {"start", window.start},
-          {"end", window.end},
-          {"is_silent", window.is_silent},
-          {"temperature", window.temperature},
-          {"no_speech_prob", window.no_speech_prob},
-          {"alternatives", std::move(alternatives)}};
-}
-
-std::string FormatJson(const Transcript& transcript) {
-  json::array segments;
-  for (const TranscriptSegment& segment : transcript.segments) {
-    segments.push_back(JsonOf(segment));
-  }
-  json::object object = {
-      {"text", transcript.text},
-      {"segments", std::move(segments)},
-      {"language", transcript.language},
-      {"language_probability", transcript.language_probability},
-      {"duration", transcript.duration}};
-  json::array windows;
-  for (const TranscriptWindow& window : transcript.windows) {
-    if (!window.alternatives.empty()) windows.push_back(JsonOf(window));
-  }
-  if (!windows.empty()) object["windows"] = std::move(windows);
-  return WriteJson(object) + "\n";
 }
 
 }  // namespace
@@ -189,7 +136,9 @@ std::string TranscriptPart(TranscriptFormat format, int64_t number,
 
 std::string FormatTranscript(const Transcript& transcript,
                              TranscriptFormat format) {
-  if (format == TranscriptFormat::kJson) return FormatJson(transcript);
+  if (format == TranscriptFormat::kJson) {
+    return WriteJson(ToJson(transcript)) + "\n";
+  }
   std::string out(TranscriptHeader(format));
   for (size_t i = 0; i < transcript.segments.size(); ++i) {
     out += TranscriptPart(format, static_cast<int64_t>(i) + 1,

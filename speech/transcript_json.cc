@@ -1,0 +1,67 @@
+#include "speech/transcript_json.h"
+
+#include <utility>
+#include <vector>
+
+#include "base/ids.h"
+
+namespace espalier {
+namespace {
+
+json::array JsonOf(const std::vector<TokenId>& tokens) {
+  return json::array(tokens.begin(), tokens.end());
+}
+
+json::object JsonOf(const TranscriptSegment& segment) {
+  return {{"id", segment.id},
+          {"seek", segment.seek},
+          {"start", segment.start},
+          {"end", segment.end},
+          {"text", segment.text},
+          {"tokens", JsonOf(segment.tokens)},
+          {"temperature", segment.temperature},
+          {"avg_logprob", segment.avg_logprob},
+          {"compression_ratio", segment.compression_ratio},
+          {"no_speech_prob", segment.no_speech_prob}};
+}
+
+json::object JsonOf(const TranscriptWindow& window) {
+  json::array alternatives;
+  for (const TranscriptAlternative& alternative : window.alternatives) {
+    alternatives.push_back(
+        json::object{{"text", alternative.text},
+                     {"tokens", JsonOf(alternative.tokens)},
+                     {"score", alternative.score},
+                     {"avg_logprob", alternative.avg_logprob}});
+  }
+  return {{"seek", window.seek},
+          {"start", window.start},
+          {"end", window.end},
+          {"is_silent", window.is_silent},
+          {"temperature", window.temperature},
+          {"no_speech_prob", window.no_speech_prob},
+          {"alternatives", std::move(alternatives)}};
+}
+
+}  // namespace
+
+json::object ToJson(const Transcript& transcript) {
+  json::array segments;
+  for (const TranscriptSegment& segment : transcript.segments) {
+    segments.push_back(JsonOf(segment));
+  }
+  json::object object = {
+      {"text", transcript.text},
+      {"segments", std::move(segments)},
+      {"language", transcript.language},
+      {"language_probability", transcript.language_probability},
+      {"duration", transcript.duration}};
+  json::array windows;
+  for (const TranscriptWindow& window : transcript.windows) {
+    if (!window.alternatives.empty()) windows.push_back(JsonOf(window));
+  }
+  if (!windows.empty()) object["windows"] = std::move(windows);
+  return object;
+}
+
+}  // namespace espalier

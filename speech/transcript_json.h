@@ -1,0 +1,14 @@
+// A transcript as JSON, with the fields of openai/whisper's files, and
+// `windows` if alternatives were requested.
+//
+// Thread safety: a function without state.
+#pragma once
+
+#include "base/json.h"
+#include "speech/transcript.h"
+
+namespace espalier {
+
+json::object ToJson(const Transcript& transcript);
+
+}  // namespace espalier

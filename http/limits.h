@@ -22,7 +22,6 @@ struct LimitNames {
   std::string_view max_header_bytes = {};
   std::string_view max_headers = {};
   std::string_view max_body_bytes = {};
-  std::string_view max_streamed_bytes = {};  // StreamedBodyLimit
   std::string_view max_connections = {};
   std::string_view header_timeout = {};
   std::string_view body_timeout = {};
@@ -98,6 +97,6 @@ struct Limits {
 // starts, up to Limits::max_body_bytes. Called with the head, on any thread;
 // must not throw.
 using StreamedBodyLimit =
-    std::function<std::optional<int64_t>(const Request& head)>;
+    std::function<std::optional<NamedLimit>(const Request& head)>;
 
 }  // namespace espalier::http

@@ -82,9 +82,9 @@ void RequestReader::BeginBody(std::string_view head_text) {
   head_text_ = std::string();
   NamedLimit most = {limits_->max_body_bytes, limits_->names.max_body_bytes};
   if (streamed_limit_ != nullptr && *streamed_limit_ != nullptr) {
-    const std::optional<int64_t> limit = (*streamed_limit_)(head_.request);
+    const std::optional<NamedLimit> limit = (*streamed_limit_)(head_.request);
     is_streamed_ = limit.has_value();
-    if (limit) most = {*limit, limits_->names.max_streamed_bytes};
+    if (limit) most = *limit;
   }
   content_length_ = head_.content_length;
   if (head_.is_chunked) {

@@ -11,7 +11,8 @@ std::string WriteModel(const ModelCard& model) {
   json += R"(,"owned_by":"espalier")";
   AppendField(R"(,"root":)", std::string_view(model.root), &json);
   AppendField(R"(,"parent":null,"max_model_len":)", model.max_model_len, &json);
-  json += R"(,"espalier":{"chat":)";
+  AppendField(R"(,"espalier":{"task":)", std::string_view(model.task), &json);
+  json += R"(,"chat":)";
   json += model.has_chat_template ? "true" : "false";
   json += R"(,"templates":)";
   AppendList(

@@ -15,6 +15,8 @@ struct ModelCard {
   int64_t created = 0;  // seconds since 1970
   std::string root;     // the directory's name
   int64_t max_model_len = 0;
+  // "espalier": {"task": ...}: "generate" or "transcribe".
+  std::string task = "generate";
   bool has_chat_template = false;  // "espalier": {"chat": ...}
   // "espalier": {"templates": ...}: of prompts, the default first.
   std::vector<std::string> templates;

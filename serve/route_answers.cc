@@ -59,6 +59,7 @@ openai::ModelCard Card(ServerState& server, const std::string& name) {
           .created = absl::ToUnixSeconds(model.created),
           .root = model.root,
           .max_model_len = description.max_context,
+          .task = model.transcriber.ok() ? "transcribe" : "generate",
           .has_chat_template = model.generator.chat_prompts().ok(),
           .templates = model.generator.template_names(),
           .has_traces = server.options.traces != nullptr,
@@ -131,7 +132,8 @@ RouteWork Metrics(ServerState& server, RouteCall& call) {
   response.body = PrometheusText(stats, labels);
   const http::Server* const http = server.listening;
   if (http != nullptr) {
-    response.body += ServerMetrics(http->stats(), server.compiling.stats());
+    response.body += ServerMetrics(http->stats(), server.compiling.stats(),
+                                   server.speech.stats());
   }
   co_await call.exchange.Respond(std::move(response));
 }

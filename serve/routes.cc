@@ -10,6 +10,7 @@
 #include "serve/item_answers.h"
 #include "serve/job_answers.h"
 #include "serve/route_answers.h"
+#include "serve/speech_calls.h"
 
 namespace espalier::serve {
 namespace {
@@ -95,7 +96,12 @@ std::span<const Route> Routes() {
       {"POST", "/v1/chat/completions", &routes::ChatCompletions,
        Needs::kGeneration},
       {"POST", "/v1/responses", &routes::Responses, Needs::kGeneration},
-      {"POST", "/v1/files", &routes::AddFile, Needs::kClients, Takes::kForm},
+      {"POST", "/v1/audio/transcriptions", &routes::Transcriptions,
+       Needs::kGeneration, Takes::kAudioForm},
+      {"POST", "/v1/audio/translations", &routes::Translations,
+       Needs::kGeneration, Takes::kAudioForm},
+      {"POST", "/v1/files", &routes::AddFile, Needs::kClients,
+       Takes::kFileForm},
       {"GET", "/v1/files", &routes::ListFiles},
       {"GET", "/v1/files/{id}/content", &routes::FileContent},
       {"GET", "/v1/files/{id}", &routes::File},
@@ -122,6 +128,9 @@ std::string RouteHint(std::string_view path) {
       {"/models", "/v1/models"},
       {"/api/generate", "/v1/completions"},
       {"/api/chat", "/v1/chat/completions"},
+      {"/audio/transcribe", "/v1/audio/transcriptions"},
+      {"/asr", "/v1/audio/transcriptions"},
+      {"/inference", "/v1/audio/transcriptions"},
       {"/api/tags", "/v1/models"},
       {"/generate_stream", "/v1/completions with stream true"},
       {"/v1/messages", "/v1/chat/completions"},

@@ -25,7 +25,7 @@ struct Route {
     kGeneration,  // from then on until the server drains
   };
   // The body of a POST or PUT.
-  enum class Takes { kJson, kForm, kLines, kNothing };
+  enum class Takes { kJson, kFileForm, kAudioForm, kLines, kNothing };
 
   std::string_view method;
   std::string_view path;  // {id} stands for any segment
@@ -34,6 +34,9 @@ struct Route {
   Takes takes = Takes::kJson;
   bool is_control = false;  // with ServerOptions::allow_control alone
 
+  bool takes_form() const {
+    return takes == Takes::kFileForm || takes == Takes::kAudioForm;
+  }
   // True for the routes of files and batches.
   bool is_job() const {
     return path.starts_with("/v1/files") || path.starts_with("/v1/batches");

@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "espalier/generator.h"
+#include "espalier/transcriber.h"
 #include "openai/server_defaults.h"
 #include "serve/load_report.h"
 #include "text/chat/tool_call_format.h"
@@ -46,7 +47,8 @@ struct ServedModel {
               std::vector<std::string> other_names, std::string root_name,
               openai::ServerDefaults server_defaults,
               std::optional<ToolCallFormat> given_tool_call_format = {},
-              std::string tokenizer_info_json = {})
+              std::string tokenizer_info_json = {},
+              const std::string& directory = {})
       : generator(std::move(loaded)),
         name(std::move(model_name)),
         aliases(std::move(other_names)),
@@ -55,6 +57,9 @@ struct ServedModel {
         tool_call_format(
             given_tool_call_format.value_or(ToolCallFormatOfModel(generator))),
         tokenizer_info(std::move(tokenizer_info_json)),
+        transcriber(Transcriber::Create(
+            std::shared_ptr<Generator>(std::shared_ptr<void>(), &generator),
+            directory)),
         latest(&generator.engine()) {}
 
   Generator generator;
@@ -64,6 +69,8 @@ struct ServedModel {
   const openai::ServerDefaults defaults;
   const ToolCallFormat tool_call_format;
   const std::string tokenizer_info;  // JSON; empty without a tokenizer
+  // An error of a model that hears nothing, or lacks what a transcriber needs.
+  const absl::StatusOr<Transcriber> transcriber;  // by the generator
   const absl::Time created = absl::Now();
   LatestStats latest;
   LoadMeter meter;  // load of generating calls

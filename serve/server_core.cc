@@ -25,6 +25,7 @@
 #include "serve/generation_calls.h"
 #include "serve/job_answers.h"
 #include "serve/origins.h"
+#include "serve/speech_form.h"
 #include "serve/tokenizer_info.h"
 
 namespace espalier::serve {
@@ -95,6 +96,8 @@ absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Listen(
                               ? options.num_threads
                               : std::min(NumUsableCpus(), kMostThreads);
   RETURN_IF_ERROR(core->state_.calls.Start(num_threads));
+  RETURN_IF_ERROR(
+      core->state_.transcribing.Start(options.speech.max_transcriptions));
   RETURN_IF_ERROR(core->state_.compiling.Start(kCompilingThreads));
   http::ServerOptions http;
   http.host = options.host;
@@ -106,7 +109,6 @@ absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Listen(
   http.limits.names = {.max_header_bytes = "--max-header-bytes",
                        .max_headers = "--max-headers",
                        .max_body_bytes = "--max-body-bytes",
-                       .max_streamed_bytes = "--max-file-mib",
                        .max_connections = "--max-connections",
                        .header_timeout = "--header-timeout",
                        .body_timeout = "--body-timeout"};
@@ -176,7 +178,7 @@ absl::Status ServerCore::Serve(Generator generator, const std::string& model) {
   served_ = std::make_unique<ServedModel>(
       std::move(generator), name, state_.options.model_aliases,
       IsUtf8(model) ? model : name, state_.defaults,
-      state_.options.tool_call_format, std::move(tokenizer_info));
+      state_.options.tool_call_format, std::move(tokenizer_info), model);
   state_.model = served_.get();
   if (state_.jobs == nullptr) return absl::OkStatus();
   return state_.jobs->Start([this](jobs::RunningCall call) {
@@ -207,12 +209,14 @@ void ServerCore::Stop() {
   if (state_.jobs != nullptr) state_.jobs->Stop();
   if (served_ != nullptr) served_->generator.Shutdown(kShutDown);
   state_.compiling.Stop();  // what it compiled could not run any more
+  state_.is_stopping.request_stop();
   http_->WaitUntilIdle(kTimeToTell);
   // Calls that wait for these threads get an answer, too.
   state_.drawing.Stop();
   state_.tokenizing.Stop();
   state_.building.Stop();
   state_.calls.Stop();
+  state_.transcribing.Stop();
   http_->Stop();
 }
 
@@ -236,22 +240,33 @@ std::optional<http::HeadRefusal> ServerCore::CheckHead(
       LogNote(passed.caller)};
 }
 
-std::optional<int64_t> ServerCore::StreamedBodyLimit(
+std::optional<http::NamedLimit> ServerCore::StreamedBodyLimit(
     const http::Request& head) const {
-  // A form has more than its file: boundaries, headers, another field.
+  // A form has more than its file: boundaries, headers, other fields.
   constexpr int64_t kFormBytes = 64 << 10;
+  constexpr http::NamedLimit kUnlimited = {std::numeric_limits<int64_t>::max()};
   std::string id;
   std::string allowed;
   const Route* const route = FindRoute(head, &id, &allowed);
-  // HeldMemory bounds it.
-  if (route != nullptr && route->takes == Route::Takes::kLines) {
-    return std::numeric_limits<int64_t>::max();
+  if (route == nullptr) return std::nullopt;
+  switch (route->takes) {
+    case Route::Takes::kLines:
+      return kUnlimited;  // HeldMemory bounds it
+    case Route::Takes::kFileForm:
+      // The head is refused, and says why.
+      if (state_.jobs == nullptr) return kUnlimited;
+      return http::NamedLimit{
+          state_.options.jobs.files.max_file_bytes + kFormBytes,
+          "--max-file-mib"};
+    case Route::Takes::kAudioForm:
+      return http::NamedLimit{state_.options.speech.max_audio_bytes +
+                                  kMaxSpeechFieldBytes + kFormBytes,
+                              "--max-audio-mib"};
+    case Route::Takes::kJson:
+    case Route::Takes::kNothing:
+      break;
   }
-  if (route == nullptr || route->takes != Route::Takes::kForm)
-    return std::nullopt;
-  // The head is refused, and says why.
-  if (state_.jobs == nullptr) return std::numeric_limits<int64_t>::max();
-  return state_.options.jobs.files.max_file_bytes + kFormBytes;
+  return std::nullopt;
 }
 
 RouteWork ServerCore::Handle(http::Exchange& exchange) {
@@ -346,7 +361,7 @@ std::optional<openai::Error> ServerCore::Refusal(const http::Request& request,
         404,
         "no files and batches are kept: start the server with --files DIR");
   }
-  if (route->takes == Route::Takes::kForm) {
+  if (route->takes_form()) {
     const auto form = http::BoundaryOf(request.Find("content-type"));
     if (!form.ok()) return openai::MakeHttpError(415, Message(form.status()));
   } else if (route->method == "POST" && route->takes == Route::Takes::kJson) {

@@ -47,7 +47,8 @@ class ServerCore {
   // Refuses a call by its head, before its body is read.
   std::optional<http::HeadRefusal> CheckHead(const http::Request& head);
   // The bodies of forms are streamed, up to the largest file.
-  std::optional<int64_t> StreamedBodyLimit(const http::Request& head) const;
+  std::optional<http::NamedLimit> StreamedBodyLimit(
+      const http::Request& head) const;
   RouteWork Handle(http::Exchange& exchange);
   // Returns the error of a call that is refused; nullopt if it may continue.
   std::optional<openai::Error> Refusal(const http::Request& request,

@@ -26,7 +26,8 @@ void Append(std::string_view name, std::string_view type,
 }  // namespace
 
 std::string ServerMetrics(const http::ServerStats& stats,
-                          const CompileQueue::Stats& compiling) {
+                          const CompileQueue::Stats& compiling,
+                          const SpeechMetrics::Stats& speech) {
   std::string text;
   Append("http_connections", "gauge", stats.open_connections,
          "Open connections.", &text);
@@ -66,6 +67,21 @@ std::string ServerMetrics(const http::ServerStats& stats,
   Append("constraint_compile_seconds_total", "counter",
          absl::ToDoubleSeconds(compiling.time_compiled),
          "Time that threads have spent on that.", &text);
+  Append("transcriptions_waiting", "gauge", speech.num_waiting,
+         "Transcriptions that wait for others to end.", &text);
+  Append("transcriptions_running", "gauge", speech.num_running,
+         "Transcriptions that run.", &text);
+  Append("transcriptions_total", "counter", speech.num_ended,
+         "Transcriptions that ran and have ended, errors included.", &text);
+  Append("transcribed_audio_seconds_total", "counter", speech.audio_seconds,
+         "Audio of transcriptions that came to their end.", &text);
+  Append("transcription_seconds_total", "counter",
+         absl::ToDoubleSeconds(speech.time_running), "Time that they took.",
+         &text);
+  Append("transcribed_windows_total", "counter", speech.num_windows,
+         "Windows of that audio.", &text);
+  Append("transcription_fallbacks_total", "counter", speech.num_fallbacks,
+         "Windows that were decoded again at a higher temperature.", &text);
   return text;
 }
 

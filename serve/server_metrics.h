@@ -6,11 +6,13 @@
 
 #include "http/server.h"
 #include "serve/compile_queue.h"
+#include "serve/speech_metrics.h"
 
 namespace espalier::serve {
 
 // A pure function.
 std::string ServerMetrics(const http::ServerStats& http,
-                          const CompileQueue::Stats& compiling);
+                          const CompileQueue::Stats& compiling,
+                          const SpeechMetrics::Stats& speech);
 
 }  // namespace espalier::serve

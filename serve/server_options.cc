@@ -34,6 +34,10 @@ absl::Status CheckServerOptions(const ServerOptions& options) {
                         " must be in [0, 128]",
                         Got(options.tenant_prefix_bits));
   }
+  if (options.speech.max_transcriptions < 1) {
+    return InvalidField(OptionName{"max_transcriptions"}, " must be at least ",
+                        Limit(1), Got(options.speech.max_transcriptions));
+  }
   const bool is_open = options.api_keys.empty() && !options.insecure;
   bool is_safe = !is_open;
   if (is_open) {

@@ -2,6 +2,7 @@
 // limits per client.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,6 +20,15 @@
 #include "text/chat/tool_call_format.h"
 
 namespace espalier::serve {
+
+// Limits of /v1/audio.
+struct SpeechOptions {
+  int64_t max_audio_bytes = int64_t{25} << 20;  // a file
+  // A file of a few bytes may have hours of audio.
+  int64_t max_audio_seconds = 4 * 3600;
+  // At a time; more wait. A window of each is decoded at a time.
+  int max_transcriptions = 16;
+};
 
 struct ServerOptions {
   // An address of this machine, or a name. An address that other machines reach
@@ -67,6 +77,7 @@ struct ServerOptions {
   std::shared_ptr<const RequestTraces> traces = nullptr;
   // Storage of files and batches.
   JobOptions jobs = {};
+  SpeechOptions speech = {};
 };
 
 // True if `host` is an address of the loopback network, or "localhost".

@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <memory>
+#include <stop_token>
 #include <utility>
 
 #include "batcher/engine.h"
@@ -19,6 +20,7 @@
 #include "serve/running_calls.h"
 #include "serve/served_model.h"
 #include "serve/server_options.h"
+#include "serve/speech_metrics.h"
 #include "serve/worker_thread.h"
 
 namespace espalier::serve {
@@ -48,6 +50,9 @@ struct ServerState {
   WorkerThread calls{"read a long call, or write a long answer",
                      /*max_waiting=*/1024};
   WorkerThread building{"build a catalogue of items"};
+  WorkerThread transcribing{"transcribe audio", /*max_waiting=*/1024};
+  SpeechMetrics speech;
+  std::stop_source is_stopping;  // ends transcriptions
   // Constraints, which may take two seconds each.
   CompileQueue compiling{{.compile =
                               [this](ConstraintLanguage* language) {

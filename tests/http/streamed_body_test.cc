@@ -70,8 +70,8 @@ class StreamedBodyTest : public ::testing::Test {
     ServerOptions options;
     options.limits = limits;
     options.streamed_body_limit =
-        [](const Request& head) -> std::optional<int64_t> {
-      if (head.path == "/p") return kMost;
+        [](const Request& head) -> std::optional<NamedLimit> {
+      if (head.path == "/p") return NamedLimit{kMost, "--most"};
       return std::nullopt;
     };
     return StartServer(
@@ -156,7 +156,8 @@ TEST_F(StreamedBodyTest, IsRefusedBeyondItsLimit) {
   told.Send(Head(Concat("Content-Length: ", kMost + 1, "\r\n")));
   const RawResponse refused = told.Receive();
   EXPECT_EQ(refused.status, 413);
-  EXPECT_THAT(refused.body, HasSubstr("at most 4194304 bytes, got 4194305"));
+  EXPECT_THAT(refused.body,
+              HasSubstr("at most 4194304 bytes (--most), got 4194305"));
   EXPECT_TRUE(told.WaitForEnd());
   EXPECT_EQ(num_begun_, 0);
   RawClient chunked(server->port());

@@ -325,8 +325,8 @@ TEST(ListingTest, ModelsAreAList) {
             R"({"object":"list","data":[{"id":"en-fr","object":"model",)"
             R"("created":17,"owned_by":"espalier","root":"models/en-fr",)"
             R"("parent":null,"max_model_len":1024,)"
-            R"("espalier":{"chat":false,"templates":["en-fr","fr-en"],)"
-            R"("traces":true,"max_num_beams":64,)"
+            R"("espalier":{"task":"generate","chat":false,)"
+            R"("templates":["en-fr","fr-en"],"traces":true,"max_num_beams":64,)"
             R"("max_n":7,"max_tokens":512}}]})");
 }
 

@@ -419,8 +419,9 @@ TEST_F(ServerTest, LimitsOfConnectionsNameTheirOptions) {
   options.http.header_timeout = absl::Milliseconds(60);
   options.http.body_timeout = absl::Milliseconds(60);
   options.jobs.files.max_file_bytes = 1;
+  options.speech.max_audio_bytes = 1;
   Start(std::move(options));
-  const std::string length = "Content-Length: 100000\r\n";
+  const std::string length = "Content-Length: 200000\r\n";
   const std::string late_body = PostText("/tokenize", "{}");
   const std::pair<std::string, std::string> cases[] = {
       {GetText("/", Concat("X: ", std::string(300, 'a'), "\r\n")),
@@ -429,6 +430,9 @@ TEST_F(ServerTest, LimitsOfConnectionsNameTheirOptions) {
       {PostText("/tokenize", std::string(201, ' ')), "(--max-body-bytes)"},
       {Concat("POST /v1/files HTTP/1.1\r\nHost: 127.0.0.1\r\n", length, "\r\n"),
        "(--max-file-mib)"},
+      {Concat("POST /v1/audio/transcriptions HTTP/1.1\r\nHost: 127.0.0.1\r\n",
+              length, "\r\n"),
+       "(--max-audio-mib)"},
       {"GET / HT", "(--header-timeout)"},
       {late_body.substr(0, late_body.size() - 1), "(--body-timeout)"}};
   for (const auto& [text, name] : cases) {

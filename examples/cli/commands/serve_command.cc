@@ -312,7 +312,8 @@ When it is ready stderr says "listening on http://HOST:PORT"; a browser finds a
 page there to try the model with. Routes: /v1/completions,
 /v1/chat/completions, /v1/responses, /inference/v1/generate,
 /generative_scoring, /v1/models, /tokenize, /detokenize, /health, /ready,
-/metrics, /load, /version, and with --files DIR /v1/files and /v1/batches.
+/metrics, /load, /version, with --files DIR /v1/files and /v1/batches, and of a
+Whisper model /v1/audio/transcriptions and /v1/audio/translations.
 Fields are those of OpenAI's API, vLLM's, and all options of espalier generate,
 with _ for -; docs/server.md has them.
 

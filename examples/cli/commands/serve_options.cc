@@ -178,6 +178,19 @@ void AddJobOptions(CLI::App* command, ServeOptions* options) {
              1024, kGroup, &jobs->batches.max_running_calls);
 }
 
+void AddSpeechOptions(CLI::App* command, ServeOptions* options) {
+  constexpr char kGroup[] = "Transcriptions";
+  serve::SpeechOptions* const speech = &options->server.speech;
+  AddMebibytes(command, "--max-audio-mib",
+               "MiB of a file of audio, whatever --max-body-bytes", kGroup,
+               &speech->max_audio_bytes);
+  AddInteger(command, "--max-audio-seconds", "seconds of its audio", 1, kMost,
+             kGroup, &speech->max_audio_seconds);
+  AddInteger(command, "--max-transcriptions",
+             "transcriptions at a time; more wait, and callers take turns", 1,
+             1024, kGroup, &speech->max_transcriptions);
+}
+
 void AddConnectionLimits(CLI::App* command, ServeOptions* options) {
   constexpr char kGroup[] = "Limits of a connection";
   http::Limits* const limits = &options->server.http;
@@ -260,6 +273,7 @@ void AddServeOptions(CLI::App* command, ServeOptions* options) {
   AddRequestLimits(command, options);
   AddQueueLimits(command, options);
   AddJobOptions(command, options);
+  AddSpeechOptions(command, options);
   AddConnectionLimits(command, options);
   for (const char* const name :
        {"--max-files", "--max-file-mib", "--max-files-mib", "--max-batches",

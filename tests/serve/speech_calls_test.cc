@@ -1,0 +1,549 @@
+// Transcriptions over HTTP: answers are those of Transcriber in every format,
+// alone and beside others; forms that are wrong are refused by the name of
+// their field.
+#include "serve/speech_calls.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <memory>
+#include <set>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "espalier/transcriber.h"
+#include "speech/transcript_json.h"
+#include "tests/few_cases.h"
+#include "tests/serve/server_fixture.h"
+#include "tests/source_tree.h"
+#include "tests/speech/signals.h"
+#include "tests/speech/wav_file.h"
+#include "tests/whisper_directory.h"
+
+namespace espalier::serve {
+namespace {
+
+using ::espalier::testing::Noise;
+using ::espalier::testing::SmallWhisper;
+using ::espalier::testing::WhisperDirectory;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+constexpr std::string_view kTranscriptions = "/v1/audio/transcriptions";
+constexpr std::string_view kTranslations = "/v1/audio/translations";
+
+// A field of a form: name, value.
+using Field = std::pair<std::string, std::string>;
+using Fields = std::vector<Field>;
+
+std::string FormOf(const Fields& fields) {
+  std::string form;
+  for (const auto& [name, value] : fields) {
+    const std::string_view filename =
+        name == "file" ? "; filename=\"a.wav\"" : "";
+    form += Concat("--b\r\nContent-Disposition: form-data; name=\"", name, "\"",
+                   filename, "\r\n\r\n", value, "\r\n");
+  }
+  return form + "--b--\r\n";
+}
+
+// A tone that changes every second, in noise, as the bytes of a WAV file.
+std::string Speech(double seconds, int seed = 1) {
+  std::vector<float> samples =
+      Noise(static_cast<int>(seconds * kSpeechRate), 0.02F);
+  for (size_t i = 0; i < samples.size(); ++i) {
+    const size_t tone = (i / kSpeechRate * 7 + seed) % 9;
+    samples[i] += static_cast<float>(
+        0.3 * std::sin(2 * 3.14159 * 150 * (1.0 + tone) * i / kSpeechRate));
+  }
+  WavHeader header;
+  header.data_bytes = static_cast<uint32_t>(2 * samples.size());
+  std::string bytes = WavHeaderBytes(header);
+  for (const float sample : samples) {
+    AppendBytes(static_cast<int16_t>(sample * 32767), bytes);
+  }
+  return bytes;
+}
+
+class SpeechCallsTest : public ServerFixture {
+ protected:
+  void Serve(ServerOptions options = {}, const SmallWhisper& shape = {}) {
+    directory_ = std::make_unique<WhisperDirectory>(shape);
+    Listen(std::move(options));
+    absl::StatusOr<Generator> generator = Load();
+    ASSERT_OK(generator);
+    ASSERT_OK(server_->Serve(*std::move(generator), directory_->path()));
+  }
+  absl::StatusOr<Generator> Load() const {
+    return Generator::Load(directory_->path(), {.num_threads = 1});
+  }
+  // Returns the transcript that the model makes without a server.
+  Transcript Heard(const std::string& bytes,
+                   const TranscribeOptions& options = {}) const {
+    auto transcriber =
+        Transcriber::Load(directory_->path(), {.num_threads = 1});
+    EXPECT_OK(transcriber);
+    auto transcript = transcriber->Transcribe(
+        [&] { return AudioReader::OpenBytes(bytes, "file"); }, options);
+    EXPECT_OK(transcript);
+    return *std::move(transcript);
+  }
+
+  static std::string FormText(std::string_view path, const Fields& fields,
+                              std::string_view headers = "") {
+    const std::string form = FormOf(fields);
+    return Concat("POST ", path, " HTTP/1.1\r\nHost: 127.0.0.1\r\n",
+                  "Content-Type: multipart/form-data; boundary=b\r\n",
+                  "Content-Length: ", form.size(), "\r\n", headers, "\r\n",
+                  form);
+  }
+  RawResponse PostForm(const Fields& fields,
+                       std::string_view path = kTranscriptions) {
+    RawClient client = Connect();
+    // Under a sanitizer a transcription takes longer than ten seconds.
+    constexpr timeval kPatience = {.tv_sec = 120, .tv_usec = 0};
+    setsockopt(client.fd(), SOL_SOCKET, SO_RCVTIMEO, &kPatience,
+               sizeof kPatience);
+    client.Send(FormText(path, fields));
+    return client.Receive();
+  }
+  std::string BodyOf(const Fields& fields,
+                     std::string_view path = kTranscriptions) {
+    const RawResponse response = PostForm(fields, path);
+    EXPECT_EQ(response.status, 200) << response.body;
+    return response.body;
+  }
+  json::object JsonOf(const Fields& fields,
+                      std::string_view path = kTranscriptions) {
+    return ParseJson(BodyOf(fields, path)).value().as_object();
+  }
+  // Read once more, since numbers that were may differ in their last digit.
+  static std::string SegmentsOf(const json::object& transcript) {
+    return WriteJson(ParseJson(WriteJson(transcript.at("segments"))).value());
+  }
+  // Checks the status, the field and a part of the message of an error.
+  void ExpectRefused(const Fields& fields, std::string_view param,
+                     const std::string& message,
+                     std::string_view path = kTranscriptions) {
+    const RawResponse response = PostForm(fields, path);
+    EXPECT_EQ(response.status, 400) << response.body;
+    const json::value error = ParseJson(response.body).value().at("error");
+    EXPECT_EQ(error.at("param"), json::value(param)) << response.body;
+    EXPECT_THAT(std::string(error.at("message").as_string()),
+                HasSubstr(message));
+  }
+
+  // The fields of a call that takes far longer than a test: each of its windows
+  // is decoded at all temperatures.
+  static Fields Long(Fields fields = {}) {
+    std::string temperatures = "0";
+    for (int i = 0; i < 60; ++i) temperatures += ",1";
+    fields.insert(fields.end(), {{"file", Speech(60)},
+                                 {"temperatures", temperatures},
+                                 {"compression_ratio_threshold", "0"},
+                                 {"no_speech_threshold", "None"},
+                                 {"num_beams", "20"},
+                                 {"best_of", "20"}});
+    return fields;
+  }
+  // A sample of /metrics that has no labels.
+  double Count(std::string_view name) {
+    const std::string text = Get("/metrics").body;
+    const size_t at = text.find(Concat("\nespalier:", name, " "));
+    return at == text.npos ? -1 : std::stod(text.substr(text.find(' ', at)));
+  }
+  // Waits until it is that; false after ten seconds.
+  bool AwaitCount(std::string_view name, double value) {
+    for (int i = 0; i < 2'000; ++i) {
+      if (Count(name) == value) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    return false;
+  }
+
+  std::unique_ptr<WhisperDirectory> directory_;
+};
+
+const json::object kUsage = {{"type", "duration"}, {"seconds", 3.5}};
+
+TEST_F(SpeechCallsTest, EachFormatIsWhatTheWritersMakeOfTheTranscript) {
+  Serve();
+  const std::string audio = Speech(3.5);
+  const Transcript heard = Heard(audio, {.temperature = {0}});
+  ASSERT_THAT(heard.segments, Not(IsEmpty()));
+  const std::string text(StripSpace(heard.text));
+  const auto in = [&](const std::string& format) -> Fields {
+    return {{"response_format", format},
+            {"file", audio},
+            {"model", "toy"},
+            {"temperatures", "0"}};
+  };
+  EXPECT_EQ(BodyOf({{"file", audio}, {"temperatures", "0"}}),
+            WriteJson(json::object{{"text", text}, {"usage", kUsage}}));
+  EXPECT_EQ(BodyOf(in("json")),
+            BodyOf({{"file", audio}, {"temperatures", "0"}}));
+  EXPECT_EQ(BodyOf(in("text")), text + "\n");
+  EXPECT_EQ(BodyOf(in("srt")), FormatTranscript(heard, TranscriptFormat::kSrt));
+  EXPECT_EQ(BodyOf(in("vtt")), FormatTranscript(heard, TranscriptFormat::kVtt));
+  const json::object verbose = JsonOf(in("verbose_json"));
+  EXPECT_EQ(SegmentsOf(verbose), SegmentsOf(ToJson(heard)));
+  EXPECT_EQ(verbose.at("text"), json::value(text));
+  EXPECT_EQ(verbose.at("duration"), json::value(3.5));
+  EXPECT_EQ(verbose.at("usage"), json::value(kUsage));
+  EXPECT_EQ(verbose.at("task"), "transcribe");
+  EXPECT_EQ(verbose.at("language_probability"),
+            json::value(heard.language_probability));
+  EXPECT_EQ(verbose.at("espalier").at("windows").to_number<size_t>(),
+            heard.windows.size());
+  const RawResponse srt = PostForm(in("srt"));
+  EXPECT_EQ(srt.Find("content-type"), "text/plain; charset=utf-8");
+}
+
+TEST_F(SpeechCallsTest, DeltasOfAStreamAreItsText) {
+  Serve();
+  const std::string audio = Speech(4.2);
+  const Transcript heard = Heard(audio, {.temperature = {0}});
+  const std::string body =
+      BodyOf({{"file", audio}, {"stream", "true"}, {"temperatures", "0"}});
+  const Events events = ReadEvents(body);
+  ASSERT_GE(events.all.size(), 2u);
+  std::string text;
+  for (size_t i = 0; i + 1 < events.all.size(); ++i) {
+    const json::value& event = events.all[i];
+    EXPECT_EQ(event.at("type"), "transcript.text.delta");
+    EXPECT_FALSE(event.at("delta").as_string().empty());
+    text += event.at("delta").as_string().c_str();
+  }
+  const json::value& done = events.all.back();
+  EXPECT_EQ(done.at("type"), "transcript.text.done");
+  EXPECT_EQ(done.at("text"), json::value(text));
+  EXPECT_EQ(text, StripSpace(heard.text));
+  EXPECT_EQ(done.at("usage").at("seconds"), json::value(4.2));
+}
+
+TEST_F(SpeechCallsTest, EachFieldReachesItsOption) {
+  Serve();
+  const std::string audio = Speech(testing::Cases(2.3, 1.1));
+  // Each changes what Transcriber hears, or is checked by it.
+  const std::pair<Fields, TranscribeOptions> cases[] = {
+      {{{"language", "de"}}, {.language = "de"}},
+      {{{"language", "German"}}, {.language = "German"}},
+      {{{"prompt", "the talk"}}, {.initial_prompt = "the talk"}},
+      {{{"initial_prompt", "one"}, {"carry_initial_prompt", "True"}},
+       {.initial_prompt = "one", .carry_initial_prompt = true}},
+      {{{"hotwords", "the"}}, {.hotwords = "the"}},
+      {{{"prefix", "and"}}, {.prefix = "and"}},
+      {{{"temperature", "0.7"}, {"seed", "5"}, {"best_of", "2"}},
+       {.temperature = {0.7}, .best_of = 2, .seed = 5}},
+      {{{"temperature", "0"}}, {}},
+      {{{"temperatures", "0,0.5"}, {"log_prob_threshold", "-0.01"}},
+       {.temperature = {0, 0.5}, .thresholds = {.logprob = -0.01}}},
+      {{{"temperatures[]", "0"},
+        {"temperatures[]", "0.9"},
+        {"compression_ratio_threshold", "0.1"},
+        {"no_speech_threshold", "None"}},
+       {.temperature = {0, 0.9},
+        .thresholds = {.compression_ratio = 0.1, .no_speech = std::nullopt}}},
+      {{{"beam_size", "2"}, {"patience", "2"}, {"length_penalty", "0.3"}},
+       {.num_beams = 2, .patience = 2, .length_penalty = 0.3}},
+      {{{"num_beams", "1"}, {"suppress_tokens", "-1, 7"}},
+       {.num_beams = 1, .suppress_tokens = {-1, 7}}},
+      {{{"suppress_tokens", "[]"}, {"suppress_blank", "false"}},
+       {.suppress_tokens = {}, .suppress_blank = false}},
+      {{{"without_timestamps", "true"}, {"max_new_tokens", "4"}},
+       {.max_new_tokens = 4, .without_timestamps = true}},
+      {{{"max_initial_timestamp", "0.1"}}, {.max_initial_timestamp = 0.1}},
+      {{{"max_initial_timestamp", "none"}},
+       {.max_initial_timestamp = std::nullopt}},
+      {{{"clip_timestamps", "0.5,1.5"}}, {.clip_timestamps = {0.5, 1.5}}},
+      {{{"condition_on_previous_text", "false"},
+        {"prompt_reset_on_temperature", "0.1"}},
+       {.condition_on_previous_text = false,
+        .prompt_reset_on_temperature = 0.1}},
+      {{{"language_detection_threshold", "1"},
+        {"language_detection_segments", "2"}},
+       {.language_detection_threshold = 1, .language_detection_segments = 2}},
+      {{{"num_alternatives", "3"}}, {.num_alternatives = 3}},
+      {{{"timestamp_granularities[]", "segment"}}, {}},
+      {{{"timestamp_granularities", "segment"}}, {}},
+      {{{"chunking_strategy", "auto"}, {"vad_filter", "false"}}, {}},
+  };
+  std::set<std::string> answers;
+  for (auto [fields, options] : cases) {
+    fields.emplace_back("response_format", "verbose_json");
+    fields.emplace_back("file", audio);
+    const json::object answer = JsonOf(fields);
+    const json::object heard = ToJson(Heard(audio, options));
+    EXPECT_EQ(SegmentsOf(answer), SegmentsOf(heard)) << fields[0].first;
+    EXPECT_EQ(answer.contains("windows"), heard.contains("windows"));
+    answers.insert(SegmentsOf(answer));
+  }
+  EXPECT_GE(answers.size(), testing::Cases(15u, 8u));
+}
+
+TEST_F(SpeechCallsTest, TranslationsAreIntoEnglish) {
+  Serve();
+  const std::string audio = Speech(1.8);
+  const json::object answer = JsonOf(
+      {{"file", audio}, {"response_format", "verbose_json"}}, kTranslations);
+  EXPECT_EQ(answer.at("task"), "translate");
+  EXPECT_EQ(SegmentsOf(answer),
+            SegmentsOf(ToJson(Heard(audio, {.task = SpeechTask::kTranslate}))));
+}
+
+TEST_F(SpeechCallsTest, EnglishModelsDoNotTranslate) {
+  Serve({}, {.is_multilingual = false});
+  const std::string audio = Speech(1);
+  ExpectRefused({{"file", audio}}, "task", "transcribe for an English model",
+                kTranslations);
+  const json::object answer =
+      JsonOf({{"file", audio}, {"response_format", "verbose_json"}});
+  EXPECT_EQ(answer.at("language"), "english");
+}
+
+TEST_F(SpeechCallsTest, WrongFieldsAreRefusedByName) {
+  Serve();
+  const std::string audio = Speech(1);
+  struct Case {
+    Fields fields;
+    std::string param;
+    std::string message;
+  };
+  const Case cases[] = {
+      {{{"language", "xx"}}, "language", "xx"},
+      {{{"response_format", "tsv"}}, "response_format", "got \"tsv\""},
+      {{{"temperature", "warm"}}, "temperature", "a number, got \"warm\""},
+      {{{"temperature", "nan"}}, "temperature", "must be a number"},
+      {{{"temperature", "101"}}, "temperature", "[0, 100], got 101"},
+      {{{"temperatures", "0,,1"}}, "temperatures", "must be a number"},
+      {{{"temperatures", "-1"}}, "temperatures", "temperatures must be in"},
+      {{{"temperature", "0"}, {"temperatures", "0"}},
+       "temperatures",
+       "exclude each other"},
+      {{{"beam_size", "0"}}, "beam_size", "beam_size must be in [1, 1000]"},
+      {{{"num_beams", "2.5"}}, "num_beams", "an integer, got \"2.5\""},
+      {{{"num_beams", "2"}, {"beam_size", "2"}},
+       "beam_size",
+       "beam_size and num_beams are one field"},
+      {{{"seed", "-1"}}, "seed", "at least 0"},
+      {{{"seed", "1"}, {"seed", "1"}}, "seed", "given twice"},
+      {{{"stream", "yes"}}, "stream", "true or false"},
+      {{{"stream", "true"}, {"response_format", "srt"}},
+       "response_format",
+       "of a stream must be json or text"},
+      {{{"timestamp_granularities[]", "word"},
+        {"response_format", "verbose_json"}},
+       "timestamp_granularities[]",
+       "words are not supported"},
+      {{{"timestamp_granularities", "segment"}},
+       "timestamp_granularities",
+       "needs response_format verbose_json"},
+      {{{"num_alternatives", "2"}}, "num_alternatives", "verbose_json"},
+      {{{"include[]", "logprobs"}}, "include[]", "not supported"},
+      {{{"chunking_strategy", "server_vad"}},
+       "chunking_strategy",
+       "must be auto"},
+      {{{"vad_filter", "true"}}, "vad_filter", "must be false"},
+      {{{"word_timestamps", "true"}}, "word_timestamps", "must be false"},
+      {{{"seed[]", "1"}}, "seed[]", "unknown field"},
+      {{{"beam_sise", "1"}}, "beam_sise", "did you mean beam_size?"},
+      {{{"suppress_tokens", "99999"}}, "suppress_tokens", "got 99999"},
+      {{{"clip_timestamps", "3,1"}}, "clip_timestamps", "clip_timestamps"},
+      {{{"deadline_ms", "0"}}, "deadline_ms", "got 0"},
+      {{{"prompt", "\xff"}}, "prompt", "UTF-8"},
+      {{{"prompt", std::string(70'000, 'a')}}, "prompt", "at most 65536 bytes"},
+      {{{"file", audio}}, "file", "given once"},
+  };
+  for (auto [fields, param, message] : cases) {
+    fields.emplace_back("file", audio);
+    ExpectRefused(fields, param, message);
+  }
+}
+
+TEST_F(SpeechCallsTest, LimitsOfCallsHoldForTranscriptions) {
+  ServerOptions options;
+  options.requests.max_num_beams = 3;
+  options.requests.max_n = 2;
+  Serve(std::move(options));
+  const std::string audio = Speech(1);
+  ExpectRefused({{"file", audio}, {"beam_size", "4"}}, "beam_size",
+                "beam_size must be at most 3 (--max-num-beams), got 4");
+  ExpectRefused({{"file", audio}, {"best_of", "3"}}, "best_of", "(--max-n)");
+  EXPECT_EQ(BodyOf({{"file", audio}, {"response_format", "srt"}}),
+            FormatTranscript(Heard(audio, {.num_beams = 3, .best_of = 2}),
+                             TranscriptFormat::kSrt));
+}
+
+TEST_F(SpeechCallsTest, WhatIsNoAudioIsRefusedAsTheFile) {
+  ServerOptions options;
+  options.speech.max_audio_bytes = 200'000;
+  options.speech.max_audio_seconds = 3;
+  Serve(std::move(options));
+  ExpectRefused({{"model", "toy"}}, "file", "must be there");
+  ExpectRefused({}, "file", "must be there");
+  ExpectRefused({{"file", ""}}, "file", "empty");
+  ExpectRefused({{"file", "not audio, but long enough to be some"}}, "file",
+                "file");
+  ExpectRefused({{"file", Speech(1).substr(0, 44)}}, "file", "file");
+  ExpectRefused({{"file", Speech(1).substr(0, 20)}}, "file", "file");
+  ExpectRefused({{"file", Speech(3.5)}}, "file", "(--max-audio-seconds)");
+  ExpectRefused({{"file", Speech(7)}}, "file", "(--max-audio-mib)");
+  // An unfinished file is heard to its end.
+  const std::string cut = Speech(2).substr(0, 44 + 2 * kSpeechRate);
+  EXPECT_EQ(BodyOf({{"file", cut}, {"response_format", "srt"}}),
+            FormatTranscript(Heard(cut), TranscriptFormat::kSrt));
+  // A stream has begun nothing: the error has a status.
+  ExpectRefused({{"file", "x"}, {"stream", "true"}}, "file", "file");
+}
+
+TEST_F(SpeechCallsTest, BodiesThatAreNoFormAreRefused) {
+  Serve();
+  EXPECT_EQ(Post(kTranscriptions, "{}").status, 415);
+  const auto send = [&](const std::string& form) {
+    return Send(Concat("POST ", kTranscriptions,
+                       " HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: "
+                       "multipart/form-data; boundary=b\r\nContent-Length: ",
+                       form.size(), "\r\n\r\n", form));
+  };
+  std::string form = FormOf({{"file", Speech(1)}});
+  EXPECT_EQ(send(form.substr(0, form.size() - 4)).status, 400);
+  EXPECT_EQ(send("").status, 400);
+  EXPECT_EQ(send("--b\r\nX: y\r\n\r\n\r\n--b--").status, 400);
+  EXPECT_EQ(send(form).status, 200);
+}
+
+TEST_F(SpeechCallsTest, AModelThatIsNotServedIsNotFound) {
+  Serve();
+  const RawResponse response =
+      PostForm({{"file", Speech(1)}, {"model", "whisper-9"}});
+  EXPECT_EQ(response.status, 404);
+  EXPECT_THAT(response.body, HasSubstr(R"("param": "model")"));
+}
+
+TEST_F(SpeechCallsTest, OtherModelsRefuseByTheFieldModel) {
+  Start();
+  ExpectRefused({{"file", Speech(1)}}, "model", "cannot transcribe");
+}
+
+TEST_F(SpeechCallsTest, ModelsAndMetricsTellOfTranscriptions) {
+  Serve();
+  const json::value card = ParseJson(Get("/v1/models").body).value();
+  EXPECT_EQ(card.at("data").at(0).at("espalier").at("task"), "transcribe");
+  EXPECT_EQ(Count("transcribed_audio_seconds_total"), 0);
+  BodyOf({{"file", Speech(2.5)},
+          {"temperatures", "0,1"},
+          {"compression_ratio_threshold", "0"},
+          {"no_speech_threshold", "1"}});
+  PostForm({{"file", "nothing"}});
+  EXPECT_EQ(Count("transcribed_audio_seconds_total"), 2.5);
+  EXPECT_EQ(Count("transcriptions_total"), 2);
+  EXPECT_EQ(Count("transcriptions_running"), 0);
+  EXPECT_EQ(Count("transcriptions_waiting"), 0);
+  EXPECT_GE(Count("transcribed_windows_total"), 3);
+  EXPECT_EQ(Count("transcription_fallbacks_total"),
+            Count("transcribed_windows_total"));
+}
+
+TEST_F(SpeechCallsTest, ManyAtOnceAreEachAsAlone) {
+  ServerOptions options;
+  options.speech.max_transcriptions = 3;
+  Serve(std::move(options));
+  const int num_calls = testing::Cases(8, 4);
+  std::vector<std::string> alone;
+  std::vector<std::string> together(num_calls);
+  const auto fields = [](int i) -> Fields {
+    return {{"file", Speech(1.5 + 0.4 * i, i)},
+            {"response_format", i % 2 == 0 ? "srt" : "verbose_json"},
+            {"temperatures", testing::Cases("0,0.8", "0")}};
+  };
+  for (int i = 0; i < num_calls; ++i) alone.push_back(BodyOf(fields(i)));
+  std::vector<std::thread> threads;
+  for (int i = 0; i < num_calls; ++i) {
+    threads.emplace_back([&, i] { together[i] = BodyOf(fields(i)); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(together, alone);
+}
+
+TEST_F(SpeechCallsTest, OpenAisClientIsServed) {
+  Serve();
+  const std::string audio = directory_->files().Write("talk.wav", Speech(3));
+  const std::string command =
+      Concat("python3 -B '", SourcePath("tests/serve/audio_client.py"), "' ",
+             server_->url(), " '", audio, "'");
+  const int status = std::system(command.c_str());
+  ASSERT_TRUE(WIFEXITED(status));
+  constexpr int kSkipped = 77;
+  constexpr int kNoProgram = 127;
+  if (WEXITSTATUS(status) == kSkipped || WEXITSTATUS(status) == kNoProgram) {
+    GTEST_SKIP() << "no python3 with the module openai";
+  }
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+// Also if it has sent more than there are threads.
+TEST_F(SpeechCallsTest, ACallerLeavesAThreadToOthers) {
+  ServerOptions options;
+  options.speech.max_transcriptions = 2;
+  options.api_keys = ApiKeys({"key-of-a", "key-of-b"});
+  Serve(std::move(options));
+  std::vector<std::unique_ptr<RawClient>> clients;
+  for (int i = 0; i < 3; ++i) {
+    clients.push_back(std::make_unique<RawClient>(server_->port()));
+    clients.back()->Send(FormText(kTranscriptions, Long(),
+                                  "Authorization: Bearer key-of-a\r\n"));
+  }
+  const std::string other = FormText(kTranscriptions, {{"file", Speech(1)}},
+                                     "Authorization: Bearer key-of-b\r\n");
+  EXPECT_EQ(Send(other).status, 200);
+}
+
+// A long one neither makes the next of its caller wait nor outlives its client,
+// its deadline or the server.
+TEST_F(SpeechCallsTest, LongOnesHoldNeitherOthersNorTheServer) {
+  ServerOptions options;
+  options.speech.max_transcriptions = 3;
+  Serve(std::move(options));
+  {
+    RawClient leaves = Connect();
+    leaves.Send(FormText(kTranscriptions, Long()));
+    ASSERT_TRUE(AwaitCount("transcriptions_running", 1));
+    BodyOf({{"file", Speech(1)}});
+    EXPECT_EQ(Count("transcriptions_running"), 1);
+  }
+  EXPECT_TRUE(AwaitCount("transcriptions_running", 0));
+  EXPECT_EQ(Count("transcribed_audio_seconds_total"), 1);
+  const RawResponse late = PostForm(Long({{"deadline_ms", "300"}}));
+  EXPECT_EQ(late.status, 504);
+  EXPECT_TRUE(AwaitCount("transcriptions_running", 0));
+  // Aborted by its id.
+  RawClient aborted = Connect();
+  aborted.Send(FormText(kTranscriptions, Long({{"stream", "true"}}),
+                        "X-Request-ID: talk\r\n"));
+  ASSERT_TRUE(AwaitCount("transcriptions_running", 1));
+  EXPECT_THAT(Post("/abort_requests", R"({"request_ids": ["talk"]})").body,
+              HasSubstr("\"aborted\": 1"));
+  const RawResponse end = aborted.Receive();
+  EXPECT_THAT(end.body, HasSubstr("aborted"));
+  // The server's end is another.
+  RawClient last = Connect();
+  last.Send(FormText(kTranscriptions, Long()));
+  ASSERT_TRUE(AwaitCount("transcriptions_running", 1));
+  const absl::Time begin = absl::Now();
+  server_->Stop();
+  EXPECT_LT(absl::Now() - begin, absl::Seconds(10));
+  EXPECT_EQ(last.Receive().status, 503);
+}
+
+}  // namespace
+}  // namespace espalier::serve

@@ -114,14 +114,14 @@ std::string HintFor(const CLI::App& app, const CLI::App& command,
     const std::string_view of_calls = HintOfCalls(option);
     if (!of_calls.empty()) return std::string(of_calls);
   }
-  for (const CLI::App* other : Commands(app)) {
-    if (other != &command && Has(NamesOfOptions(*other), option)) {
-      return "it is an option of " + CommandName(*other);
-    }
-  }
   for (const OtherOption& other : AnsweredBy(command)) {
     if (NormalizeName(other.name) == NormalizeName(option)) {
       return HintOf(other);
+    }
+  }
+  for (const CLI::App* other : Commands(app)) {
+    if (other != &command && Has(NamesOfOptions(*other), option)) {
+      return "it is an option of " + CommandName(*other);
     }
   }
   const std::string nearest = NearestHint(command, option);

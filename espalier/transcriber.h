@@ -31,6 +31,7 @@
 
 #include "absl/status/statusor.h"
 #include "espalier/generator.h"
+#include "espalier/voice_activity_file.h"
 #include "speech/audio_reader.h"
 #include "speech/speech_spans.h"
 #include "speech/speech_task.h"
@@ -39,8 +40,6 @@
 #include "speech/whisper_fallback.h"
 
 namespace espalier {
-
-class VoiceActivity;
 
 struct TranscribeOptions {
   // A code, such as "de", or an English name. Empty: detected.
@@ -100,13 +99,6 @@ struct TranscribeOptions {
   // (Transcript::windows); at most as many as there are beams or samples.
   int64_t num_alternatives = 0;
 };
-
-// Loads a network for TranscribeOptions::voice_activity: the file
-// silero_vad_16k.safetensors of the Python package silero-vad.
-// Errors: as SafetensorsFile::Open (model/safetensors.h); kInvalidArgument
-// naming the file and the tensor that is not the network's.
-absl::StatusOr<std::shared_ptr<const VoiceActivity>> LoadVoiceActivity(
-    const std::string& path);
 
 // The progress of a transcription.
 struct TranscribeProgress {

@@ -1,3 +1,5 @@
+#include "espalier/voice_activity_file.h"
+
 #include <cstddef>
 #include <cstring>
 #include <map>
@@ -7,7 +9,6 @@
 
 #include "base/shown_bytes.h"
 #include "base/status.h"
-#include "espalier/transcriber.h"
 #include "model/safetensors.h"
 #include "speech/voice_activity.h"
 

@@ -104,6 +104,10 @@ std::vector<GenerationRequest> AnyTextRequests(int count,
     if (any.params.constraint || (i % 2 == 1 && !is_restricted)) {
       any.params.constraint = kLanguages[i / 2 % kLanguages.size()];
     }
+    // A language, and a template that forces its token, exclude times.
+    if (any.params.constraint || !languages.empty()) {
+      any.params.timestamps.reset();
+    }
     requests.push_back({Prompt::Templated(kTexts[i % kTexts.size()], name),
                         std::move(any.params)});
   }

@@ -26,6 +26,7 @@ MAY_READ = {
         "examples/cli/runtime/runtime.cc",
         "examples/cli/commands/score_command.cc",
         "examples/cli/commands/serve_command.cc",
+        "examples/cli/commands/transcribe_command.cc",
         "examples/cli/runtime/stream_output.cc",
         "examples/cli/runtime/text_answers.cc",
         "examples/cli/runtime/text_run.cc",
@@ -57,6 +58,7 @@ MAY_READ = {
         "examples/cli/options/command_options.cc",
         "examples/cli/options/common_options.cc",
         "examples/cli/commands/serve_options.cc",
+        "examples/cli/commands/transcribe_options.cc",
         "examples/cli/options/usage_error.cc",
     ],
 }

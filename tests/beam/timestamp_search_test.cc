@@ -128,7 +128,8 @@ TEST(TimestampSearchTest, NBestIsThatOfExhaustiveSearch) {
   }
 }
 
-// As in CTranslate2 and openai: an end costs its log-probability, and no length.
+// As in CTranslate2 and openai: an end costs its log-probability, and no
+// length.
 TEST(TimestampSearchTest, AnEosThatDoesNotCountChangesTheRanks) {
   int num_changed = 0;
   for (uint64_t seed = 0; seed < 20; ++seed) {

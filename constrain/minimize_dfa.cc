@@ -28,7 +28,7 @@ class StatePartition {
         signatures_(dfa.num_states(), 0) {
     blocks_.block_of.assign(dfa.num_states(), -1);
     for (int c = 0; c <= dfa.num_classes; ++c) {
-      class_keys_[c] = HashOf(static_cast<uint64_t>(c) + 1, key_);
+      class_keys_[c] = HashOfNumber(2 * static_cast<uint64_t>(c));
     }
   }
 
@@ -110,13 +110,18 @@ class StatePartition {
     return i == a.size() && j == b.size();
   }
 
+  // Differences of single hashes of small numbers are alike. Even numbers are
+  // of classes, odd ones of blocks: else products of differences would be, too.
+  uint64_t HashOfNumber(uint64_t number) const {
+    return HashOf(HashOf(number, key_), key_);
+  }
   // An edge adds the product of this and a number of the state that it leads
   // to. So it is the sum of those of its classes.
   uint64_t FactorOf(const Edge& edge) const {
     return class_keys_[edge.last + 1] - class_keys_[edge.first];
   }
   uint64_t HashOfBlock(int32_t block) const {
-    return HashOf(static_cast<uint64_t>(block) + 1, key_);
+    return HashOfNumber(2 * static_cast<uint64_t>(block) + 1);
   }
 
   // Divides blocks whose states lead to different ones until there are none.

@@ -117,6 +117,21 @@ TEST(MinimizeDfaTest, BlocksAreThoseOfMoore) {
   }
 }
 
+// States 1 and 2 lead by classes 2 and 3 to states 4, or 5 and 3, which are in
+// blocks of these numbers before blocks are divided.
+TEST(MinimizeDfaTest, ClassesAndBlocksOfOneNumberHaveDifferentHashes) {
+  DfaEdges edges = {.accepts = {1, 0, 0, 0, 0, 0}, .num_classes = 4};
+  edges.Add(1, 0, 0, 0);
+  edges.Add(1, 2, 3, 4);
+  edges.Add(2, 0, 0, 0);
+  edges.Add(2, 2, 2, 5);
+  edges.Add(2, 3, 3, 3);
+  edges.Add(3, 0, 0, 1);
+  edges.Add(4, 0, 0, 3);
+  edges.Add(5, 0, 0, 4);
+  ExpectBlocksOfMoore(WithDistances(std::move(edges)), kHashKey);
+}
+
 // All states are accepting, and only a state far away tells them apart.
 TEST(MinimizeDfaTest, AChainOfAcceptingStatesIsMinimal) {
   DfaEdges chain = {.num_classes = 2};

@@ -160,8 +160,27 @@ class AutomatonBuilder {
   // none.
   bool AreClassesEqual(
       std::span<const std::pair<int32_t, int32_t>> pairs) const {
+    // Most edges have whole sets of classes: then the state's do, too.
+    std::array<int32_t, 256> first = {};  // by set, its smallest class
+    std::array<int32_t, 256> last = {};
+    for (int32_t c = dfa_.num_classes - 1; c >= 0; --c) first[merged_[c]] = c;
+    for (int32_t c = 0; c < dfa_.num_classes; ++c) last[merged_[c]] = c;
+    // [first class, last class]  1: whole sets, -1: not, 0: not known.
+    std::vector<int8_t> is_whole(size_t{256} * 256, 0);
+    const auto has_whole_sets = [&](const Edge& edge) {
+      int8_t& known = is_whole[edge.first * 256 + edge.last];
+      if (known == 0) {
+        known = 1;
+        for (int c = edge.first; c <= edge.last; ++c) {
+          const int32_t set = merged_[c];
+          if (first[set] < edge.first || last[set] > edge.last) known = -1;
+        }
+      }
+      return known > 0;
+    };
     std::vector<State> row(dfa_.num_classes);
     return std::ranges::all_of(blocks_.members, [&](State state) {
+      if (std::ranges::all_of(EdgesOf(state), has_whole_sets)) return true;
       std::ranges::fill(row, ByteAutomaton::kNone);
       for (const Edge& edge : EdgesOf(state)) {
         std::fill(row.begin() + edge.first, row.begin() + edge.last + 1,
@@ -181,8 +200,8 @@ class AutomatonBuilder {
       tables.classes[byte] = static_cast<uint8_t>(merged_[dfa_.classes[byte]]);
     }
     tables.num_classes = num_merged_;
-    tables.next.assign(blocks_.members.size() * num_classes,
-                       ByteAutomaton::kNone);
+    tables.next.reserve(blocks_.members.size() * num_classes);
+    tables.accepts.reserve(blocks_.members.size());
     ByteAutomaton::Ends ends;
     std::vector<State> numbers(blocks_.members.size(), ByteAutomaton::kNone);
     std::vector<State> queue = {
@@ -191,6 +210,7 @@ class AutomatonBuilder {
     numbers[blocks_.block_of[ByteAutomaton::kStart]] = ByteAutomaton::kStart;
     for (size_t i = 0; i < queue.size(); ++i) {
       const State state = queue[i];
+      tables.next.insert(tables.next.end(), num_classes, ByteAutomaton::kNone);
       State* const row = &tables.next[i * num_classes];
       for (const Edge& edge : EdgesOf(state)) {
         State& to = numbers[blocks_.block_of[edge.to]];

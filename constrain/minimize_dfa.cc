@@ -35,6 +35,7 @@ class StatePartition {
   // Returns the blocks, or none if unequal states have one signature.
   DfaBlocks Run() && {
     SignByDistance();
+    SignByDistance();
     GroupBySignature();
     if (blocks_.members.size() == order_.size()) return std::move(blocks_);
     if (!AreBlocksEqual()) {
@@ -50,8 +51,9 @@ class StatePartition {
         .subspan(first_[state], first_[state + 1] - first_[state]);
   }
 
-  // Signs the states of one distance after those of smaller ones, so that one
-  // pass tells apart what the texts to the nearest end do.
+  // Signs the states of one distance after those of smaller ones, so that a
+  // first pass tells apart what the texts to the nearest end do, and a second
+  // one what follows on other ways, such as the keys after an optional one.
   void SignByDistance() {
     std::vector<uint64_t> fresh;
     for (size_t begin = 0; begin < order_.size(); begin += fresh.size()) {

@@ -208,6 +208,7 @@ class Search {
       const auto byte = static_cast<uint8_t>(i);
       bits_of_class_[automaton.ClassOf(byte)] |= TokenSuffixes::BitOf(byte);
     }
+    if (tokens.max_depth() == 1) return;  // they are of FindByMany
     for (State s = 0; s < automaton.num_states(); ++s) {
       for (int c = 0; c < automaton.num_classes(); ++c) {
         if (automaton.NextByClass(s, c) == ByteAutomaton::kNone) continue;

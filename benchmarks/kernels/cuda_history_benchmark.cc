@@ -65,19 +65,20 @@ class Calls {
   int num_calls() const { return num_calls_; }
   absl::Status Enqueue(int call, cudaStream_t stream) const {
     const int64_t first = int64_t{call} * c_.num_rows;
-    return CudaCollectEdits({.num_rows = c_.num_rows,
-                             .vocab_size = c_.vocab_size,
-                             .table_stride = pages_per_row(),
-                             .page_size = kPageSize,
-                             .rows = rows_.data() + first,
-                             .params = params_.data(),
-                             .cum_log_probs = cums_.data(),
-                             .logits_tokens = each_.data() + first,
-                             .positions = positions_.data(),
-                             .token_tables = each_.data(),
-                             .tables = tables_.data(),
-                             .page_tokens = page_tokens_.data()},
-                            row_edits_.data() + first, edits_.data(), stream);
+    return CudaCollectEdits(
+        {.histories = {.num_rows = c_.num_rows,
+                       .vocab_size = c_.vocab_size,
+                       .table_stride = pages_per_row(),
+                       .page_size = kPageSize,
+                       .cum_log_probs = cums_.data(),
+                       .logits_tokens = each_.data() + first,
+                       .positions = positions_.data(),
+                       .token_tables = each_.data(),
+                       .tables = tables_.data(),
+                       .page_tokens = page_tokens_.data()},
+         .rows = rows_.data() + first,
+         .params = params_.data()},
+        row_edits_.data() + first, edits_.data(), stream);
   }
 
  private:

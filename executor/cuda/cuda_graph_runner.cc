@@ -211,8 +211,10 @@ absl::Status CudaGraphRunner::EnqueueAll(
   // Before the forward pass, which is a barrier: selection reads masks and
   // edits early.
   if (shape.has_device_edits) {
-    RETURN_IF_ERROR(CudaCollectEdits(HistoryInputs(shape), arrays.row_edits,
-                                     arrays.edits, stream_));
+    RETURN_IF_ERROR(CudaCollectEdits({.histories = RowHistories(shape),
+                                      .rows = arrays.edit_rows,
+                                      .params = arrays.edit_params},
+                                     arrays.row_edits, arrays.edits, stream_));
   }
   // After edits, which replace the rows' masks.
   if (shape.has_masks) RETURN_IF_ERROR(EnqueueMasks(shape));
@@ -225,7 +227,14 @@ absl::Status CudaGraphRunner::EnqueueAll(
     RETURN_IF_ERROR(model_->Enqueue(BatchOf(shape), logits_.data(), stream_));
   }
   if (shape.has_edited_rows) {
-    RETURN_IF_ERROR(CudaEditRows(EditedRowsInputs(shape), stream_));
+    RETURN_IF_ERROR(
+        CudaEditRows({.histories = RowHistories(shape),
+                      .logits = logits_.data(),
+                      .rows = arrays.edited_rows,
+                      .rules = arrays.rules,
+                      .row_edits = shape.has_edits ? arrays.row_edits : nullptr,
+                      .edits = arrays.edits},
+                     stream_));
   }
   RETURN_IF_ERROR(EnqueueChoice(shape));
   if (shape.max_asked > 0) RETURN_IF_ERROR(EnqueueLogprobs(shape));
@@ -345,7 +354,7 @@ CudaBatch CudaGraphRunner::BatchOf(const CudaStepShape& shape) const {
   return batch;
 }
 
-CudaHistoryInputs CudaGraphRunner::HistoryInputs(
+CudaRowHistories CudaGraphRunner::RowHistories(
     const CudaStepShape& shape) const {
   const CudaStepArrays& arrays = memory_->arrays();
   const CudaBeamState& state = arrays.state;
@@ -353,35 +362,12 @@ CudaHistoryInputs CudaGraphRunner::HistoryInputs(
           .vocab_size = vocab_size(),
           .table_stride = state.table_stride,
           .page_size = state.page_size,
-          .rows = arrays.edit_rows,
-          .params = arrays.edit_params,
           .cum_log_probs = state.batch_cum_log_probs,
           .logits_tokens = state.logits_tokens,
           .positions = state.batch_positions,
           .token_tables = arrays.token_tables,
           .tables = state.tables,
           .page_tokens = state.page_tokens};
-}
-
-CudaEditedRowsInputs CudaGraphRunner::EditedRowsInputs(
-    const CudaStepShape& shape) const {
-  const CudaStepArrays& arrays = memory_->arrays();
-  const CudaBeamState& state = arrays.state;
-  return {.num_rows = shape.num_logits_rows,
-          .vocab_size = vocab_size(),
-          .table_stride = state.table_stride,
-          .page_size = state.page_size,
-          .logits = logits_.data(),
-          .rows = arrays.edited_rows,
-          .rules = arrays.rules,
-          .cum_log_probs = state.batch_cum_log_probs,
-          .logits_tokens = state.logits_tokens,
-          .positions = state.batch_positions,
-          .token_tables = arrays.token_tables,
-          .tables = state.tables,
-          .page_tokens = state.page_tokens,
-          .row_edits = shape.has_edits ? arrays.row_edits : nullptr,
-          .edits = arrays.edits};
 }
 
 const uint32_t* CudaGraphRunner::MasksOf(const CudaStepShape& shape) const {

@@ -87,8 +87,7 @@ class CudaGraphRunner {
                           std::span<const CudaSourceRead> sources = {});
   int vocab_size() const { return model_->description().vocab_size; }
   CudaBatch BatchOf(const CudaStepShape& shape) const;
-  CudaHistoryInputs HistoryInputs(const CudaStepShape& shape) const;
-  CudaEditedRowsInputs EditedRowsInputs(const CudaStepShape& shape) const;
+  CudaRowHistories RowHistories(const CudaStepShape& shape) const;
   absl::Status EnqueueMasks(const CudaStepShape& shape);
   const uint32_t* MasksOf(const CudaStepShape& shape) const;
   CudaSelectInputs InputsWithin(const CudaSelectBounds& bounds) const;

@@ -7,6 +7,7 @@
 #include "base/status.h"
 #include "kernels/logits/cuda_row_logits.cuh"
 #include "kernels/resident/cuda_edited_rows.h"
+#include "kernels/resident/cuda_row_history.cuh"
 
 namespace espalier {
 namespace {
@@ -67,33 +68,26 @@ __device__ float BlockAll(float x, const Op& op, RowStorage& storage) {
   return result;
 }
 
-__device__ TimestampState StateOf(const CudaEditedRowsInputs& in,
+__device__ TimestampState StateOf(const RowHistory& history,
                                   const CudaEditedRow& row,
-                                  const TimestampRule& rule, int token,
+                                  const TimestampRule& rule,
                                   RowStorage& storage) {
-  const int size = in.positions[token] + 1;
-  const int* const table =
-      in.tables + int64_t{in.token_tables[token]} * in.table_stride;
-  const auto at = [&](int place) {
-    return in.page_tokens[int64_t{table[place / in.page_size]} * in.page_size +
-                          place % in.page_size];
-  };
   int place = -1;  // place of the last time
-  for (int i = row.num_prompt_tokens + threadIdx.x; i < size;
+  for (int i = row.num_prompt_tokens + threadIdx.x; i < history.size();
        i += kRowThreads) {
-    if (at(i) >= rule.first_time) place = i;
+    if (history[i] >= rule.first_time) place = i;
   }
   const int last = ReducePlace(storage.places).Reduce(place, Largest());
   if (threadIdx.x == 0) storage.place = last;
   __syncthreads();
   TimestampState state;
-  if (size <= row.num_prompt_tokens) return state;
-  if (storage.place >= 0) state.last_time = at(storage.place);
-  if (storage.place != size - 1) {
+  if (history.size() <= row.num_prompt_tokens) return state;
+  if (storage.place >= 0) state.last_time = history[storage.place];
+  if (storage.place != history.size() - 1) {
     state.last = TimestampState::kText;
   } else {
-    const bool after_text =
-        size - 1 > row.num_prompt_tokens && at(size - 2) < rule.first_time;
+    const bool after_text = history.size() - 1 > row.num_prompt_tokens &&
+                            history[history.size() - 2] < rule.first_time;
     state.last =
         after_text ? TimestampState::kEndTime : TimestampState::kBeginTime;
   }
@@ -131,10 +125,10 @@ __global__ void __launch_bounds__(kRowThreads)
   GridDependencyWait();
   const int row_idx = blockIdx.x;
   const CudaEditedRow edited = in.rows[row_idx];
-  const bool is_dead = !(in.cum_log_probs[row_idx] > -INFINITY);
+  const bool is_dead = !(in.histories.cum_log_probs[row_idx] > -INFINITY);
   if (edited.num_prompt_tokens < 0 || is_dead) return;
-  const RowInPlace row(in.logits + int64_t{row_idx} * in.vocab_size,
-                       in.vocab_size);
+  const RowInPlace row(in.logits + int64_t{row_idx} * in.histories.vocab_size,
+                       in.histories.vocab_size);
   if (in.row_edits != nullptr) {
     const CudaRowEdits bans = in.row_edits[row_idx];
     for (int i = bans.begin + threadIdx.x; i < bans.end; i += kRowThreads) {
@@ -144,7 +138,8 @@ __global__ void __launch_bounds__(kRowThreads)
   if (edited.rule < 0) return;
   const TimestampRule rule = in.rules[edited.rule];
   const TimestampState state =
-      StateOf(in, edited, rule, in.logits_tokens[row_idx], storage);
+      StateOf({in.histories, in.histories.logits_tokens[row_idx]}, edited, rule,
+              storage);
   const auto tokens = TimestampTokens::In(state, rule);
   if (threadIdx.x == 0) row.Ban(rule.no_timestamps);
   row.Ban(0, tokens.first_other);
@@ -164,14 +159,11 @@ __global__ void __launch_bounds__(kRowThreads)
 
 absl::Status CudaEditRows(const CudaEditedRowsInputs& inputs,
                           cudaStream_t stream) {
-  if (inputs.num_rows < 1 || inputs.vocab_size < 1 || inputs.page_size < 1) {
-    return InvalidArgument("edits of ", inputs.num_rows, " rows of ",
-                           inputs.vocab_size, " logits with pages of ",
-                           inputs.page_size, " are not possible");
-  }
-  const LaunchConfig config = {.grid = {static_cast<unsigned>(inputs.num_rows)},
-                               .block = {kRowThreads},
-                               .dependency = GridDependency::kWaitsFirst};
+  RETURN_IF_ERROR(inputs.histories.Check());
+  const LaunchConfig config = {
+      .grid = {static_cast<unsigned>(inputs.histories.num_rows)},
+      .block = {kRowThreads},
+      .dependency = GridDependency::kWaitsFirst};
   return Launch(EditRows, config, stream, inputs);
 }
 

@@ -5,7 +5,7 @@
 // alike on a logit and on a log-probability.
 //
 // The state of a row follows from its history, which the device keeps beside
-// the pages (cuda_history_edits.h), so nothing of it is stored and beams
+// the pages (cuda_row_history.h), so nothing of it is stored and beams
 // inherit it with their pages.
 #pragma once
 
@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "kernels/logits/cuda_row_edits.h"
 #include "kernels/logits/timestamp_rule.h"
+#include "kernels/resident/cuda_row_history.h"
 
 namespace espalier {
 
@@ -23,22 +24,11 @@ struct CudaEditedRow {
 };
 
 struct CudaEditedRowsInputs {
-  // Host values.
-  int num_rows = 0;  // upper bound, as captured
-  int vocab_size = 0;
-  int table_stride = 0;
-  int page_size = 1;
-
+  CudaRowHistories histories;
   // Device memory.
   float* logits = nullptr;                  // [num_rows, vocab_size]
   const CudaEditedRow* rows = nullptr;      // [num_rows]
   const TimestampRule* rules = nullptr;     // indexed by rows
-  const float* cum_log_probs = nullptr;     // [num_rows] nats; -inf: dead
-  const int* logits_tokens = nullptr;       // [num_rows]  the row's token
-  const int* positions = nullptr;           // by token
-  const int* token_tables = nullptr;        // by token
-  const int* tables = nullptr;              // [tables, table_stride] page ids
-  const int* page_tokens = nullptr;         // [pages, page_size]
   const CudaRowEdits* row_edits = nullptr;  // [num_rows]; null: no edits
   const TokenEdit* edits = nullptr;  // those that do not ban are left out
 };

@@ -23,6 +23,7 @@
 #include "base/cuda_launch.cuh"
 #include "base/status.h"
 #include "kernels/resident/cuda_history_edits.h"
+#include "kernels/resident/cuda_row_history.cuh"
 
 namespace espalier {
 namespace {
@@ -42,28 +43,8 @@ constexpr int kWindow = EditsPolicy::kWindow;
 
 using Scan = cub::BlockScan<int, kThreads>;
 
-class History {
- public:
-  __device__ History(const CudaHistoryInputs& in, int token)
-      : page_size_(in.page_size),
-        size_(in.positions[token] + 1),
-        table_(in.tables + int64_t{in.token_tables[token]} * in.table_stride),
-        tokens_(in.page_tokens) {}
-  __device__ int size() const { return size_; }
-  __device__ int operator[](int i) const {
-    return tokens_[int64_t{table_[i / page_size_]} * page_size_ +
-                   i % page_size_];
-  }
-
- private:
-  const int page_size_;
-  const int size_;
-  const int* const table_;
-  const int* const tokens_;
-};
-
 // True if the n - 1 tokens before place `i` are also the last tokens.
-__device__ bool MatchesLastNgram(const History& history, int i, int n) {
+__device__ bool MatchesLastNgram(const RowHistory& history, int i, int n) {
   if (i < n - 1) return false;
   // Compares from the end, where most places already differ.
   for (int back = 1; back < n; ++back) {
@@ -74,7 +55,7 @@ __device__ bool MatchesLastNgram(const History& history, int i, int n) {
 
 // True if entry `last` is the last token of a bad word and the history ends in
 // the tokens before it.
-__device__ bool CompletesBadWord(const History& history,
+__device__ bool CompletesBadWord(const RowHistory& history,
                                  const CudaEditParams& params,
                                  const TokenEdit* edits, int last) {
   if (!edits[last].banned) return false;
@@ -93,7 +74,7 @@ __device__ bool Counts(const CudaEditParams& params) {
 // All threads: calls visit(token, is penalised, is banned) for all tokens that
 // the history edits.
 template <typename Visit>
-__device__ void ForEachHistoryEdit(const History& history,
+__device__ void ForEachHistoryEdit(const RowHistory& history,
                                    const CudaEditParams& params,
                                    const TokenEdit* edits, const Visit& visit) {
   const int n = params.no_repeat_ngram_size;
@@ -156,8 +137,9 @@ struct Window {
   int* edited_before;  // [kThreads], shared: below each thread's words
 };
 
-__device__ void MarkTokens(const History& history, const CudaEditParams& params,
-                           const TokenEdit* edits, const Window& window) {
+__device__ void MarkTokens(const RowHistory& history,
+                           const CudaEditParams& params, const TokenEdit* edits,
+                           const Window& window) {
   for (int w = threadIdx.x; w < window.num_words(); w += kThreads) {
     window.common[w] = window.touched[w] = window.banned[w] = 0;
   }
@@ -230,8 +212,9 @@ __device__ void AddCommon(const CudaEditParams& params, const TokenEdit* edits,
 }
 
 // A token's count is stored as its penalty until all are counted.
-__device__ void AddCounts(const History& history, const CudaEditParams& params,
-                          const Window& window, TokenEdit* list, int count) {
+__device__ void AddCounts(const RowHistory& history,
+                          const CudaEditParams& params, const Window& window,
+                          TokenEdit* list, int count) {
   for (int i = params.num_prompt_tokens + threadIdx.x; i < history.size();
        i += kThreads) {
     const int token = history[i];
@@ -254,7 +237,7 @@ __device__ void AddCounts(const History& history, const CudaEditParams& params,
 }
 
 // Writes the edits of the window's tokens and returns their number.
-__device__ int CollectWindow(const History& history,
+__device__ int CollectWindow(const RowHistory& history,
                              const CudaEditParams& params,
                              const TokenEdit* edits, const Window& window,
                              TokenEdit* list, Scan::TempStorage& storage) {
@@ -279,15 +262,15 @@ __global__ void __launch_bounds__(kThreads)
   // Loads both together, even if the row has no params, to overlap their
   // latencies.
   const CudaEditRow row = in.rows[row_idx];
-  const float cum = in.cum_log_probs[row_idx];
-  const int token = in.logits_tokens[row_idx];
+  const float cum = in.histories.cum_log_probs[row_idx];
+  const int token = in.histories.logits_tokens[row_idx];
   if (row.params < 0) return;
   const CudaEditParams params = in.params[row.params];
-  const History history(in, token);
+  const RowHistory history(in.histories, token);
   int count = 0;
   if (cum > -INFINITY) {
-    for (int first = 0; first < in.vocab_size; first += kWindow) {
-      const int size = min(kWindow, in.vocab_size - first);
+    for (int first = 0; first < in.histories.vocab_size; first += kWindow) {
+      const int size = min(kWindow, in.histories.vocab_size - first);
       const Window window = {.first = first,
                              .size = size,
                              .only_common = params.is_allow_list != 0,
@@ -316,13 +299,9 @@ absl::Status PrepareCudaCollectEdits() {
 absl::Status CudaCollectEdits(const CudaHistoryInputs& inputs,
                               CudaRowEdits* row_edits, TokenEdit* edits,
                               cudaStream_t stream) {
-  if (inputs.num_rows < 1 || inputs.vocab_size < 1 || inputs.page_size < 1) {
-    return InvalidArgument("edits of ", inputs.num_rows, " rows of ",
-                           inputs.vocab_size, " tokens with pages of ",
-                           inputs.page_size, " are not possible");
-  }
+  RETURN_IF_ERROR(inputs.histories.Check());
   return Launch(CollectEditsOfRows,
-                {.grid = {static_cast<unsigned>(inputs.num_rows)},
+                {.grid = {static_cast<unsigned>(inputs.histories.num_rows)},
                  .block = {kThreads},
                  .shared_bytes = EditsPolicy::kBitmapBytes,
                  .dependency = GridDependency::kWritesEarlyRead},

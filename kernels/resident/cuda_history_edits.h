@@ -3,16 +3,9 @@
 // whose score processors read the history can be scheduled asynchronously. One
 // launch before the forward pass, and only in steps with such rows.
 //
-// A history is stored like the keys and values: `page_tokens` has a word for
-// every place in every page, so beams share and move it as they do pages.
-// CudaPrepareInputs writes the tokens that beams feed, the host those of
-// prompts, and tail copies include them.
-//
-//   history of a row   tokens at places 0, 1, ..., position of its table
-//   its edits          edits of all rows with its params, and penalties and
-//                      bans that follow from the history, merged by token
-//
-// A row's list is a function of its history and its params alone.
+// The edits of a row are those of all rows with its params, and penalties and
+// bans that follow from its history (cuda_row_history.h), merged by token: a
+// function of its history and its params alone.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -20,6 +13,7 @@
 #include "absl/status/status.h"
 #include "base/cuda.h"
 #include "kernels/logits/score_processors.h"
+#include "kernels/resident/cuda_row_history.h"
 #include "kernels/select/cuda_select.h"
 
 namespace espalier {
@@ -49,21 +43,10 @@ struct CudaEditRow {
 };
 
 struct CudaHistoryInputs {
-  // Host values.
-  int num_rows = 0;  // upper bound, as captured
-  int vocab_size = 0;
-  int table_stride = 0;
-  int page_size = 1;
-
+  CudaRowHistories histories;
   // Device memory.
   const CudaEditRow* rows = nullptr;       // [num_rows]
   const CudaEditParams* params = nullptr;  // indexed by rows
-  const float* cum_log_probs = nullptr;    // [num_rows] nats; -inf: dead
-  const int* logits_tokens = nullptr;      // [num_rows]  the row's token
-  const int* positions = nullptr;          // by token
-  const int* token_tables = nullptr;       // by token
-  const int* tables = nullptr;             // [tables, table_stride] page ids
-  const int* page_tokens = nullptr;        // [pages, page_size]
 };
 
 // Prepares the kernel. Call once per process and device, before the first

@@ -73,22 +73,23 @@ class EditedBatch {
     const auto page_tokens = Upload(page_tokens_);
     const auto row_edits = Upload(row_edits_);
     const auto edits = Upload(edits_);
-    EXPECT_OK(CudaEditRows({.num_rows = static_cast<int>(rows_.size()),
-                            .vocab_size = vocab_size_,
-                            .table_stride = stride_,
-                            .page_size = page_size_,
-                            .logits = logits.data(),
-                            .rows = rows.data(),
-                            .rules = rules.data(),
-                            .cum_log_probs = cums.data(),
-                            .logits_tokens = logits_tokens.data(),
-                            .positions = positions.data(),
-                            .token_tables = token_tables.data(),
-                            .tables = tables.data(),
-                            .page_tokens = page_tokens.data(),
-                            .row_edits = has_edits ? row_edits.data() : nullptr,
-                            .edits = edits.data()},
-                           nullptr));
+    EXPECT_OK(
+        CudaEditRows({.histories = {.num_rows = static_cast<int>(rows_.size()),
+                                    .vocab_size = vocab_size_,
+                                    .table_stride = stride_,
+                                    .page_size = page_size_,
+                                    .cum_log_probs = cums.data(),
+                                    .logits_tokens = logits_tokens.data(),
+                                    .positions = positions.data(),
+                                    .token_tables = token_tables.data(),
+                                    .tables = tables.data(),
+                                    .page_tokens = page_tokens.data()},
+                      .logits = logits.data(),
+                      .rows = rows.data(),
+                      .rules = rules.data(),
+                      .row_edits = has_edits ? row_edits.data() : nullptr,
+                      .edits = edits.data()},
+                     nullptr));
     EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
     const std::vector<float> found = Download(logits);
     int num_times = 0;
@@ -208,10 +209,11 @@ TEST(CudaEditedRowsTest, AreThoseOfTheHost) {
 }
 
 TEST(CudaEditedRowsTest, RefusesWhatIsNotPossible) {
-  EXPECT_THAT(CudaEditRows({.num_rows = 0, .vocab_size = 10}, nullptr),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       "edits of 0 rows of 10 logits with pages of 1 are not "
-                       "possible"));
+  EXPECT_THAT(
+      CudaEditRows({.histories = {.num_rows = 0, .vocab_size = 10}}, nullptr),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               "edits of 0 rows of 10 tokens with pages of 1 are not "
+               "possible"));
 }
 
 }  // namespace

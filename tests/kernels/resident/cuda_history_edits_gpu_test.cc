@@ -59,18 +59,18 @@ class Batch {
     const auto tables = Upload(tables_);
     const auto page_tokens = Upload(page_tokens_);
     const CudaHistoryInputs inputs = {
-        .num_rows = static_cast<int>(rows_.size()),
-        .vocab_size = vocab_size_,
-        .table_stride = stride_,
-        .page_size = page_size_,
+        .histories = {.num_rows = static_cast<int>(rows_.size()),
+                      .vocab_size = vocab_size_,
+                      .table_stride = stride_,
+                      .page_size = page_size_,
+                      .cum_log_probs = cums.data(),
+                      .logits_tokens = logits_tokens.data(),
+                      .positions = positions.data(),
+                      .token_tables = token_tables.data(),
+                      .tables = tables.data(),
+                      .page_tokens = page_tokens.data()},
         .rows = rows.data(),
-        .params = params.data(),
-        .cum_log_probs = cums.data(),
-        .logits_tokens = logits_tokens.data(),
-        .positions = positions.data(),
-        .token_tables = token_tables.data(),
-        .tables = tables.data(),
-        .page_tokens = page_tokens.data()};
+        .params = params.data()};
     for (int run = 0; run < 2; ++run) {  // the second finds lists in its way
       ASSERT_OK(
           CudaCollectEdits(inputs, row_edits.data(), edits.data(), nullptr));
@@ -327,8 +327,8 @@ TEST(CudaHistoryEditsTest, RowsAtTheirBoundsHaveTheListsOfTheHost) {
 }
 
 TEST(CudaHistoryEditsTest, NoRowsAreNoCall) {
-  EXPECT_THAT(CudaCollectEdits({.num_rows = 0, .vocab_size = 9}, nullptr,
-                               nullptr, nullptr),
+  EXPECT_THAT(CudaCollectEdits({.histories = {.num_rows = 0, .vocab_size = 9}},
+                               nullptr, nullptr, nullptr),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        ::testing::HasSubstr("edits of 0 rows")));
 }

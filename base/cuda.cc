@@ -118,7 +118,9 @@ absl::StatusOr<CudaGraph> CudaCapture::End() {
   const cudaError_t made = cudaGraphInstantiate(&exec, graph, 0);
   cudaGraphDestroy(graph);
   RETURN_IF_ERROR(CudaStatus(made, "cudaGraphInstantiate"));
-  return CudaGraph(exec);
+  CudaGraph captured(exec);
+  RETURN_IF_CUDA_ERROR(cudaGraphUpload(exec, stream_));
+  return captured;
 }
 
 }  // namespace espalier

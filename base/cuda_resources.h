@@ -125,7 +125,7 @@ class CudaCapture {
   ~CudaCapture();
 
   absl::Status Begin();
-  // Ends the capture and returns the executable graph.
+  // Ends the capture and returns the executable graph, which is uploaded.
   absl::StatusOr<CudaGraph> End();
 
  private:

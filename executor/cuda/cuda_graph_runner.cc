@@ -95,8 +95,9 @@ absl::Status CudaGraphRunner::Enqueue(const CudaStep& step) {
 absl::Status CudaGraphRunner::EnqueueStep(const CudaStep& step) {
   if (!step.is_replayable) return EnqueueAll(step.shape, step.sources);
   const CudaStepShape shape = ShapeOfGraph(step.shape);
-  ASSIGN_OR_RETURN(const CudaGraph* const graph,
-                   graphs_.Get(shape, [&] { return Capture(shape); }));
+  ASSIGN_OR_RETURN(const CudaGraph* const graph, graphs_.Get(shape, [&] {
+    return CaptureGraph(stream_, [&] { return EnqueueAll(shape); });
+  }));
   if (graph == nullptr) {
     ++num_without_graph_;
     return EnqueueAll(shape);
@@ -181,15 +182,6 @@ absl::Status CudaGraphRunner::SendDraftLogits(const CudaStep& step) {
     }
   }
   return absl::OkStatus();
-}
-
-// Captures and uploads the graph, so that no launch fails for lack of device
-// memory.
-absl::StatusOr<CudaGraph> CudaGraphRunner::Capture(const CudaStepShape& shape) {
-  ASSIGN_OR_RETURN(CudaGraph graph,
-                   CaptureGraph(stream_, [&] { return EnqueueAll(shape); }));
-  RETURN_IF_CUDA_ERROR(cudaGraphUpload(graph.get(), stream_));
-  return graph;
 }
 
 CudaStepShape CudaGraphRunner::ShapeOfGraph(const CudaStepShape& step) const {

@@ -82,7 +82,6 @@ class CudaGraphRunner {
   explicit CudaGraphRunner(int max_graphs) : graphs_(max_graphs) {}
 
   CudaStepShape ShapeOfGraph(const CudaStepShape& step) const;
-  absl::StatusOr<CudaGraph> Capture(const CudaStepShape& shape);
   absl::Status EnqueueAll(const CudaStepShape& shape,
                           std::span<const CudaSourceRead> sources = {});
   int vocab_size() const { return model_->description().vocab_size; }

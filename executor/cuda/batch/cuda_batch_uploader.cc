@@ -26,16 +26,51 @@ constexpr size_t NumListed() {
 static_assert(NumListed() * sizeof(void*) ==
               sizeof(CudaBatchArrays<DeviceArray>));
 
+constexpr auto kForget = [](const CudaArrayInfo&, auto& sent) {
+  sent.Forget();
+};
+
 }  // namespace
+
+void CudaAttentionUploader::Send(const std::vector<CudaAttentionRow>& rows,
+                                 const std::vector<CudaSharedPrefix>& runs,
+                                 int num_tokens, CudaDelta* delta) {
+  if (num_tokens_ == num_tokens && SameBytes(rows_, rows) &&
+      SameBytes(runs_, runs)) {
+    return;
+  }
+  const CudaAttentionWork work = PlanCudaAttention(
+      rows, runs, num_tokens, target_.shape, target_.max_items,
+      target_.max_partials, target_.device);
+  DCHECK(std::ssize(work.items) <= target_.max_items &&
+         work.partial_indptr.back() <= target_.max_partials)
+      << work.items.size() << " items, " << work.partial_indptr.back()
+      << " partial results";
+  ForEachAttentionArray(
+      [&](const CudaArrayInfo&, auto& sent, const auto* on_device,
+          const auto& values) { sent.Update(values, on_device, delta); },
+      sent_, target_.arrays, work);
+  rows_ = rows;
+  runs_ = runs;
+  num_tokens_ = num_tokens;
+  has_partials_ = work.partial_indptr.back() > 0;
+  has_own_tables_ = work.has_own_tables;
+}
+
+void CudaAttentionUploader::Forget() {
+  ForEachAttentionArray(kForget, sent_);
+  num_tokens_ = -1;
+}
 
 CudaBatchUploader::CudaBatchUploader(const CudaStepArrays& arrays,
                                      const CudaStepLimits& limits,
                                      const CudaAttentionShape& attention,
                                      const CudaDevice& device)
     : arrays_(arrays),
-      limits_(limits),
-      attention_(attention),
-      device_(device) {}
+      attention_(
+          {arrays, attention, limits.max_items, limits.max_partials, device}),
+      cross_attention_({arrays.cross_attention, attention, limits.max_items,
+                        limits.max_partials, device}) {}
 
 void CudaBatchUploader::Send(const CudaInputBatch& batch, CudaDelta* delta) {
   ForEachBatchArray(
@@ -52,40 +87,12 @@ void CudaBatchUploader::Send(const CudaInputBatch& batch, CudaDelta* delta) {
   if (batch.has_device_edits()) {
     sent_.edits.InvalidateFrom(batch.shape.max_edits - batch.num_device_edits);
   }
-  SendWork(batch.attention_rows, batch.shared_runs, batch.num_tokens(), arrays_,
-           &work_, delta);
+  attention_.Send(batch.attention_rows, batch.shared_runs, batch.num_tokens(),
+                  delta);
   if (batch.HasReaders(CudaArrayReaders::kWithSources)) {
-    SendWork(batch.cross_rows, {}, batch.num_tokens(), arrays_.cross_attention,
-             &cross_work_, delta);
+    cross_attention_.Send(batch.cross_rows, {}, batch.num_tokens(), delta);
   }
   SendPrompts(batch, delta);
-}
-
-void CudaBatchUploader::SendWork(const std::vector<CudaAttentionRow>& rows,
-                                 const std::vector<CudaSharedPrefix>& runs,
-                                 int num_tokens,
-                                 const CudaAttentionArrays<DeviceArray>& to,
-                                 SentWork* sent, CudaDelta* delta) {
-  if (sent->num_tokens == num_tokens && SameBytes(sent->rows, rows) &&
-      SameBytes(sent->runs, runs)) {
-    return;
-  }
-  const CudaAttentionWork work =
-      PlanCudaAttention(rows, runs, num_tokens, attention_, limits_.max_items,
-                        limits_.max_partials, device_);
-  DCHECK(std::ssize(work.items) <= limits_.max_items &&
-         work.partial_indptr.back() <= limits_.max_partials)
-      << work.items.size() << " items, " << work.partial_indptr.back()
-      << " partial results";
-  ForEachAttentionArray(
-      [&](const CudaArrayInfo&, auto& sent_array, const auto* on_device,
-          const auto& values) { sent_array.Update(values, on_device, delta); },
-      sent->arrays, to, work);
-  sent->rows = rows;
-  sent->runs = runs;
-  sent->num_tokens = num_tokens;
-  sent->has_partials = work.partial_indptr.back() > 0;
-  sent->has_own_tables = work.has_own_tables;
 }
 
 // These arrays have no shadow copies, because the device overwrites them
@@ -110,12 +117,9 @@ void CudaBatchUploader::SendPrompts(const CudaInputBatch& batch,
 }
 
 void CudaBatchUploader::Forget() {
-  const auto forget = [](const CudaArrayInfo&, auto& sent) { sent.Forget(); };
-  ForEachBatchArray(forget, sent_);
-  for (SentWork* const work : {&work_, &cross_work_}) {
-    ForEachAttentionArray(forget, work->arrays);
-    work->num_tokens = -1;
-  }
+  ForEachBatchArray(kForget, sent_);
+  attention_.Forget();
+  cross_attention_.Forget();
 }
 
 }  // namespace espalier

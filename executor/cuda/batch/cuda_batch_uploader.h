@@ -1,6 +1,7 @@
 // CudaBatchUploader: keeps a shadow copy of the batch on the device. It sends
-// only the parts of a batch's arrays that differ from the last step's, and
-// plans attention again when rows, tables or length bounds have changed.
+// only the parts of a batch's arrays that differ from the last step's.
+// CudaAttentionUploader does so for a work list of attention, and plans
+// attention again when rows, tables or length bounds have changed.
 //
 // Thread safety: plain state, of one thread.
 #pragma once
@@ -14,6 +15,43 @@
 #include "executor/cuda/transfer/cuda_delta.h"
 
 namespace espalier {
+
+class CudaAttentionUploader {
+ public:
+  // The place of the list in device memory, its bounds, and inputs of plans.
+  struct Target {
+    CudaAttentionArrays<DeviceArray> arrays = {};
+    CudaAttentionShape shape = {};
+    int max_items = 0;
+    int max_partials = 0;
+    CudaDevice device = {};
+  };
+  explicit CudaAttentionUploader(const Target& target) : target_(target) {}
+
+  // REQUIRES: the list is within the bounds.
+  void Send(const std::vector<CudaAttentionRow>& rows,
+            const std::vector<CudaSharedPrefix>& runs, int num_tokens,
+            CudaDelta* delta);
+
+  // True if some query of the last list is split over several items, whose
+  // partial results must be merged.
+  bool has_partials() const { return has_partials_; }
+  // True if some item of that list has a separate table for each query.
+  bool has_own_tables() const { return has_own_tables_; }
+
+  // Invalidates the shadow copy.
+  void Forget();
+
+ private:
+  const Target target_;
+  // Shadow copy of the list, and the inputs that it was planned for.
+  CudaAttentionArrays<SentArray> sent_;
+  std::vector<CudaAttentionRow> rows_;
+  std::vector<CudaSharedPrefix> runs_;
+  int num_tokens_ = -1;  // -1: nothing
+  bool has_partials_ = false;
+  bool has_own_tables_ = false;
+};
 
 class CudaBatchUploader {
  public:
@@ -30,41 +68,21 @@ class CudaBatchUploader {
   void ForgetDrafts() { sent_.verify_drafts.InvalidateFrom(0); }
   void ForgetVerifySequences() { sent_.verify_sequences.InvalidateFrom(0); }
 
-  // True if some query of the last work list is split over several items, whose
-  // partial results must be merged.
-  bool has_partials() const { return work_.has_partials; }
-  bool has_cross_partials() const { return cross_work_.has_partials; }
-  // True if some item of that list has a separate table for each query.
-  bool has_own_tables() const { return work_.has_own_tables; }
+  const CudaAttentionUploader& attention() const { return attention_; }
+  const CudaAttentionUploader& cross_attention() const {
+    return cross_attention_;
+  }
 
   // Invalidates all shadow copies; the next batch is sent in full.
   void Forget();
 
  private:
-  // Shadow copy of a work list, and the inputs that it was planned for.
-  struct SentWork {
-    CudaAttentionArrays<SentArray> arrays = {};
-    std::vector<CudaAttentionRow> rows = {};
-    std::vector<CudaSharedPrefix> runs = {};
-    int num_tokens = -1;  // -1: nothing
-    bool has_partials = false;
-    bool has_own_tables = false;
-  };
-  void SendWork(const std::vector<CudaAttentionRow>& rows,
-                const std::vector<CudaSharedPrefix>& runs, int num_tokens,
-                const CudaAttentionArrays<DeviceArray>& to, SentWork* sent,
-                CudaDelta* delta);
   void SendPrompts(const CudaInputBatch& batch, CudaDelta* delta);
 
-  // Constant after construction.
   const CudaStepArrays arrays_;
-  const CudaStepLimits limits_;
-  const CudaAttentionShape attention_;
-  const CudaDevice device_;
-
   CudaBatchArrays<SentArray> sent_;
-  SentWork work_;
-  SentWork cross_work_;
+  CudaAttentionUploader attention_;
+  CudaAttentionUploader cross_attention_;
 };
 
 }  // namespace espalier

@@ -27,6 +27,17 @@ constexpr CudaRowEdits kDeviceBuilt = {.begin = -1, .end = -1};
 
 }  // namespace
 
+CudaRowEdits AppendEdits(const ScoreEdits::View& view,
+                         const ScoreProcessors& processors,
+                         std::vector<TokenEdit>* edits) {
+  const int begin = static_cast<int>(edits->size());
+  edits->insert(edits->end(), view.edits.begin(), view.edits.end());
+  return {.begin = begin,
+          .end = static_cast<int>(edits->size()),
+          .repetition_penalty = processors.repetition_penalty,
+          .is_allow_list = view.is_allow_list ? 1 : 0};
+}
+
 std::vector<CudaAnswerPart> CudaInputBatch::AddBeams(
     const CudaGroup& group, const CudaGroupRequest& request) {
   CHECK(prompt_tokens.empty()) << "rows of beams come before prompts";
@@ -413,12 +424,7 @@ void CudaInputBatch::PadPrompts(int padded_tokens, int padding_table) {
 
 CudaRowEdits CudaInputBatch::AddView(const CudaGroupRequest& request,
                                      const ScoreEdits::View& view) {
-  const int begin = static_cast<int>(edits.size());
-  edits.insert(edits.end(), view.edits.begin(), view.edits.end());
-  return {.begin = begin,
-          .end = static_cast<int>(edits.size()),
-          .repetition_penalty = request.params->processors.repetition_penalty,
-          .is_allow_list = view.is_allow_list ? 1 : 0};
+  return AppendEdits(view, request.params->processors, &edits);
 }
 
 // All rows of logits of a request share one list if edits depend neither on

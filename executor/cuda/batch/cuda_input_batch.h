@@ -88,6 +88,11 @@ inline int PlannedPositions(int position) {
   return (position / kPlannedPositions + 1) * kPlannedPositions;
 }
 
+// Appends a row's list of edits to `edits`, and returns its place.
+CudaRowEdits AppendEdits(const ScoreEdits::View& view,
+                         const ScoreProcessors& processors,
+                         std::vector<TokenEdit>* edits);
+
 struct CudaInputBatch : CudaBatchArrays<HostArray> {
   // Dimensions of the model, and capacity for edits.
   struct Shape {

@@ -7,15 +7,6 @@
 #include "executor/cuda/batch/cuda_input_batch.h"
 
 namespace espalier {
-namespace {
-
-int PlannedBound(int num_positions) {
-  return (num_positions + kPlannedPositions - 1) / kPlannedPositions *
-         kPlannedPositions;
-}
-
-}  // namespace
-
 void CudaDraftTokens::Pad(int count, int null_table) {
   tokens.resize(tokens.size() + count, 0);
   positions.resize(positions.size() + count, 0);
@@ -74,7 +65,7 @@ void CudaDraftBatch::AddTokens(std::span<const TokenId> fed, int first_position,
       {.first_query = static_cast<int>(first.tokens.size()) - num_before,
        .num_queries = num_fed + num_before,
        .table = row,
-       .max_positions = std::min(PlannedBound(max_last + 1), max_positions)});
+       .max_positions = std::min(PlannedPositions(max_last), max_positions)});
   for (int i = 0; i < num_fed; ++i) {
     first.tokens.push_back(fed[i]);
     first.positions.push_back(first_position + i);
@@ -88,8 +79,8 @@ void CudaDraftBatch::AddTokens(std::span<const TokenId> fed, int first_position,
       {.first_query = row,
        .num_queries = 1,
        .table = row,
-       .max_positions =
-           std::min(PlannedBound(max_last + num_tokens), max_positions)});
+       .max_positions = std::min(PlannedPositions(max_last + num_tokens - 1),
+                                 max_positions)});
 }
 
 CudaRowEdits CudaDraftBatch::AddEdits(const ScoreProcessors& processors,
@@ -98,13 +89,8 @@ CudaRowEdits CudaDraftBatch::AddEdits(const ScoreProcessors& processors,
   std::vector<TokenEdit> storage;
   const ScoreEdits::View view = all.OfRow(
       {.num_generated = num_generated, .vocab_size = vocab_size_}, &storage);
-  const int begin = static_cast<int>(edits.size());
-  edits.insert(edits.end(), view.edits.begin(), view.edits.end());
   has_allow_lists_ |= view.is_allow_list;
-  return {.begin = begin,
-          .end = static_cast<int>(edits.size()),
-          .repetition_penalty = processors.repetition_penalty,
-          .is_allow_list = view.is_allow_list ? 1 : 0};
+  return AppendEdits(view, processors, &edits);
 }
 
 void CudaDraftBatch::Pad(int padded_rows) {

@@ -1,10 +1,8 @@
 #include "executor/cuda/draft/cuda_draft_logits.h"
 
 #include <cstddef>
-#include <mutex>
 #include <utility>
 
-#include "absl/base/thread_annotations.h"
 #include "base/cuda.h"
 #include "base/cuda_device_scope.h"
 #include "base/cuda_memory.h"
@@ -12,41 +10,21 @@
 
 namespace espalier {
 
-class CudaDraftLogitsPool::Memory {
- public:
-  Memory(DeviceBuffer<float> logits, int num_rows, int vocab_size, int ordinal)
-      : vocab_size_(vocab_size),
-        ordinal_(ordinal),
-        logits_(std::move(logits)),
-        rows_(num_rows) {}
+struct CudaDraftLogitsPool::Memory {
+  Memory(DeviceBuffer<float> buffer, int num_rows, int row_size, int device)
+      : logits(std::move(buffer)),
+        rows(num_rows),
+        vocab_size(row_size),
+        ordinal(device) {}
   ~Memory() {
-    const auto scope = CudaDeviceScope::EnterIfPossible(ordinal_);
-    logits_ = {};
+    const auto scope = CudaDeviceScope::EnterIfPossible(ordinal);
+    logits = {};
   }
 
-  float* data() const { return logits_.data(); }
-  size_t SizeOf(int num_rows) const { return size_t(num_rows) * vocab_size_; }
-  int ordinal() const { return ordinal_; }
-
-  std::optional<int> Take(int num_rows) {
-    const std::lock_guard lock(mutex_);
-    return rows_.Take(num_rows);
-  }
-  void GiveBack(int first, int num_rows) {
-    const std::lock_guard lock(mutex_);
-    rows_.GiveBack(first, num_rows);
-  }
-  int num_free() const {
-    const std::lock_guard lock(mutex_);
-    return rows_.num_free();
-  }
-
- private:
-  const int vocab_size_;
-  const int ordinal_;
-  DeviceBuffer<float> logits_;
-  mutable std::mutex mutex_;
-  RowRanges rows_ ABSL_GUARDED_BY(mutex_);
+  DeviceBuffer<float> logits;
+  RowRanges rows;
+  const size_t vocab_size;
+  const int ordinal;
 };
 
 absl::StatusOr<CudaDraftLogitsPool> CudaDraftLogitsPool::Create(
@@ -60,19 +38,20 @@ absl::StatusOr<CudaDraftLogitsPool> CudaDraftLogitsPool::Create(
 
 std::optional<CudaDraftLogitsPool::Rows> CudaDraftLogitsPool::Take(
     int num_rows) {
-  const std::optional<int> first = memory_->Take(num_rows);
+  const std::optional<int> first = memory_->rows.Take(num_rows);
   if (!first.has_value()) return std::nullopt;
   std::shared_ptr<const float> logits(
-      memory_->data() + memory_->SizeOf(*first),
+      data() + *first * memory_->vocab_size,
       [memory = memory_, first = *first, num_rows](const float*) {
-        memory->GiveBack(first, num_rows);
+        memory->rows.GiveBack(first, num_rows);
       });
-  return Rows{*first, DraftLogits(std::move(logits), memory_->SizeOf(num_rows),
-                                  memory_->ordinal())};
+  return Rows{*first,
+              DraftLogits(std::move(logits), num_rows * memory_->vocab_size,
+                          memory_->ordinal)};
 }
 
-float* CudaDraftLogitsPool::data() const { return memory_->data(); }
+float* CudaDraftLogitsPool::data() const { return memory_->logits.data(); }
 
-int CudaDraftLogitsPool::num_free() const { return memory_->num_free(); }
+int CudaDraftLogitsPool::num_free() const { return memory_->rows.num_free(); }
 
 }  // namespace espalier

@@ -40,7 +40,7 @@ class CudaDraftLogitsPool {
   int num_free() const;
 
  private:
-  class Memory;
+  struct Memory;
   explicit CudaDraftLogitsPool(std::shared_ptr<Memory> memory)
       : memory_(std::move(memory)) {}
 

@@ -44,13 +44,9 @@ absl::Status CudaDraftRunner::Enqueue(const Shape& run) {
 }
 
 absl::Status CudaDraftRunner::Replay(const Shape& shape) {
-  const auto capture = [&]() -> absl::StatusOr<CudaGraph> {
-    ASSIGN_OR_RETURN(CudaGraph graph,
-                     CaptureGraph(stream_, [&] { return EnqueueEach(shape); }));
-    RETURN_IF_CUDA_ERROR(cudaGraphUpload(graph.get(), stream_));
-    return graph;
-  };
-  ASSIGN_OR_RETURN(const CudaGraph* const graph, graphs_.Get(shape, capture));
+  ASSIGN_OR_RETURN(const CudaGraph* const graph, graphs_.Get(shape, [&] {
+    return CaptureGraph(stream_, [&] { return EnqueueEach(shape); });
+  }));
   if (graph == nullptr) return EnqueueEach(shape);
   ++num_graph_launches_;
   return CudaStatus(cudaGraphLaunch(graph->get(), stream_), "cudaGraphLaunch");

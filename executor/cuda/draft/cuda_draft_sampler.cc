@@ -15,16 +15,6 @@
 namespace espalier {
 namespace {
 
-bool SameRows(const std::vector<CudaAttentionRow>& a,
-              const std::vector<CudaAttentionRow>& b) {
-  return std::ranges::equal(
-      a, b, [](const CudaAttentionRow& x, const CudaAttentionRow& y) {
-        return x.first_query == y.first_query &&
-               x.num_queries == y.num_queries && x.table == y.table &&
-               x.kv_begin == y.kv_begin && x.max_positions == y.max_positions;
-      });
-}
-
 bool IsUnread(const DraftSequence* sequence) {
   return !sequence->verified_before.empty();
 }
@@ -45,7 +35,7 @@ CudaDraftSampler::~CudaDraftSampler() {
   const auto scope = CudaDeviceScope::EnterIfPossible(model_->device().ordinal);
   if (stream_.get() != nullptr) cudaStreamSynchronize(stream_.get());
   runner_ = nullptr;
-  last_ = nullptr;
+  last_ = waited_ = nullptr;
   runs_.clear();
   drafted_ = nullptr;
   delta_buffer_ = {};
@@ -76,19 +66,9 @@ absl::Status CudaDraftSampler::Init(const CudaDraftSamplerOptions& options) {
       PinnedBuffer<TokenId> drafted,
       PinnedBuffer<TokenId>::Create(size_t{1 + kMaxPending} * num_drafted));
   drafted_ = std::make_shared<PinnedBuffer<TokenId>>(std::move(drafted));
+  ASSIGN_OR_RETURN(waited_, MakeRun(0));
   for (int i = 1; i <= kMaxPending; ++i) {
-    auto run = std::make_shared<PendingRun>();
-    run->drafted = drafted_;
-    run->first_drafted = i * num_drafted;
-    ASSIGN_OR_RETURN(run->started, CudaEvent::Create());
-    ASSIGN_OR_RETURN(run->ended, CudaEvent::Create());
-    ASSIGN_OR_RETURN(run->verified,
-                     PinnedBuffer<VerifiedDraft>::Create(max_rows));
-    std::ranges::fill(std::span(run->verified.data(), run->verified.size()),
-                      VerifiedDraft());
-    ASSIGN_OR_RETURN(run->unread,
-                     PinnedBuffer<CudaUnreadDraft>::Create(max_rows));
-    runs_.push_back(std::move(run));
+    ASSIGN_OR_RETURN(runs_.emplace_back(), MakeRun(i * num_drafted));
   }
   ASSIGN_OR_RETURN(runner_,
                    CudaDraftRunner::Create({.model = model_.get(),
@@ -98,7 +78,28 @@ absl::Status CudaDraftSampler::Init(const CudaDraftSamplerOptions& options) {
                                            options.max_graphs, stream_.get()));
   delta_.emplace(memory_->words());
   sent_tables_.resize(max_rows);
+  const auto to = [this](const CudaDraftInputs& inputs) {
+    return CudaAttentionUploader::Target{
+        inputs, model_->attention_shape(), limits().max_items,
+        limits().max_partials, model_->device()};
+  };
+  first_attention_.emplace(to(memory_->arrays().first));
+  next_attention_.emplace(to(memory_->arrays().next));
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<CudaDraftSampler::Run>>
+CudaDraftSampler::MakeRun(int first_drafted) const {
+  auto run = std::make_shared<Run>();
+  run->drafted = drafted_;
+  run->first_drafted = first_drafted;
+  ASSIGN_OR_RETURN(run->started, CudaEvent::Create());
+  ASSIGN_OR_RETURN(run->ended, CudaEvent::Create());
+  ASSIGN_OR_RETURN(run->verified,
+                   PinnedBuffer<VerifiedDraft>::Create(limits().max_rows));
+  ASSIGN_OR_RETURN(run->unread,
+                   PinnedBuffer<CudaUnreadDraft>::Create(limits().max_rows));
+  return run;
 }
 
 bool CudaDraftSampler::CanSample(const DraftSequence& sequence) const {
@@ -112,7 +113,7 @@ absl::StatusOr<std::vector<SampledDraft>> CudaDraftSampler::Sample(
   CHECK_LE(sequences.size(), plan.rows.size()) << "sequences that draft";
   ASSIGN_OR_RETURN(const CudaDeviceScope scope,
                    CudaDeviceScope::Enter(model_->device().ordinal));
-  std::vector<SampledDraft> drafts;
+  std::vector<SampledDraft> drafts(sequences.size());
   const auto run_all = [&]() -> absl::Status {
     RETURN_IF_ERROR(cache_->CopyPages(plan.page_copies, stream_.get()));
     const size_t most = limits().max_rows;
@@ -120,14 +121,30 @@ absl::StatusOr<std::vector<SampledDraft>> CudaDraftSampler::Sample(
       if (plan.stop.stop_requested()) {
         return MakeError(absl::StatusCode::kCancelled, "the step was given up");
       }
-      const size_t count = std::min(most, sequences.size() - first);
-      RETURN_IF_ERROR(
-          SampleRows(plan, first, sequences.subspan(first, count), &drafts));
+      const auto part =
+          sequences.subspan(first, std::min(most, sequences.size() - first));
+      const auto own = std::span(drafts).subspan(first, part.size());
+      RETURN_IF_ERROR(Enqueue(plan, first, part, waited_.get(), own));
+      RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(stream_.get()));
+      for (size_t row = 0; row < part.size(); ++row) {
+        const PendingDraft sampled = DraftOf(waited_, *part[row], row);
+        for (int i = 0; i < sampled.num_tokens(); ++i) {
+          own[row].tokens.push_back(sampled.token(i));
+        }
+      }
     }
     return absl::OkStatus();
   };
   RETURN_IF_ERROR(RunAfterWait(run_all));
   return drafts;
+}
+
+PendingDraft CudaDraftSampler::DraftOf(const std::shared_ptr<Run>& run,
+                                       const DraftSequence& sequence,
+                                       size_t row) const {
+  return PendingDraft({run, drafted_->data() + run->first_drafted + row},
+                      limits().max_rows, sequence.num_tokens,
+                      run->verified.data() + row);
 }
 
 template <typename Body>
@@ -149,8 +166,7 @@ absl::Status CudaDraftSampler::RunAfterWait(const Body& body) {
   }
 }
 
-std::shared_ptr<CudaDraftSampler::PendingRun> CudaDraftSampler::UnusedRun()
-    const {
+std::shared_ptr<CudaDraftSampler::Run> CudaDraftSampler::UnusedRun() const {
   const auto free = std::ranges::find_if(
       runs_, [](const auto& run) { return run.use_count() == 1; });
   return free == runs_.end() ? nullptr : *free;
@@ -164,7 +180,7 @@ absl::StatusOr<std::vector<SampledDraft>> CudaDraftSampler::Start(
   std::vector<SampledDraft> drafts(sequences.size());
   const size_t num_read =
       std::ranges::find_if(sequences, IsUnread) - sequences.begin();
-  const std::shared_ptr<PendingRun> run = UnusedRun();
+  const std::shared_ptr<Run> run = UnusedRun();
   if (run == nullptr || std::ssize(sequences) > limits().max_rows) {
     ASSIGN_OR_RETURN(drafts, Sample(plan, sequences.first(num_read)));
     drafts.resize(sequences.size());
@@ -173,32 +189,21 @@ absl::StatusOr<std::vector<SampledDraft>> CudaDraftSampler::Start(
   if (sequences.empty()) return drafts;
   const auto enqueue = [&]() -> absl::Status {
     RETURN_IF_ERROR(cache_->CopyPages(plan.page_copies, stream_.get()));
-    std::fill_n(run->verified.data(), sequences.size(), VerifiedDraft());
-    const CudaDraftBatch batch =
-        LayOut(plan, 0, sequences, run->first_drafted, drafts);
-    RETURN_IF_ERROR(Send(plan, 0, batch));
-    RETURN_IF_CUDA_ERROR(cudaEventRecord(run->started.get(), stream_.get()));
-    RETURN_IF_ERROR(BeginDrafts(sequences, run.get()));
-    RETURN_IF_ERROR(RunSteps(batch));
-    return CudaStatus(cudaEventRecord(run->ended.get(), stream_.get()),
-                      "cudaEventRecord");
+    return Enqueue(plan, 0, sequences, run.get(), drafts);
   };
   RETURN_IF_ERROR(RunAfterWait(enqueue));
-  ++num_runs_;
   ++num_pending_runs_;
   if (sequences.size() > num_read) ++num_unread_runs_;
   last_ = run;
   for (size_t row = 0; row < sequences.size(); ++row) {
-    drafts[row].pending = PendingDraft(
-        {run, drafted_->data() + run->first_drafted + row}, limits().max_rows,
-        sequences[row]->num_tokens, run->verified.data() + row);
+    drafts[row].pending = DraftOf(run, *sequences[row], row);
   }
   return drafts;
 }
 
 absl::StatusOr<absl::Duration> CudaDraftSampler::Wait() {
   if (last_ == nullptr) return absl::ZeroDuration();
-  const std::shared_ptr<PendingRun> run = std::exchange(last_, nullptr);
+  const std::shared_ptr<Run> run = std::exchange(last_, nullptr);
   const absl::Status status = CudaStatus(cudaEventSynchronize(run->ended.get()),
                                          "drafts on the device");
   if (!status.ok()) {
@@ -211,24 +216,20 @@ absl::StatusOr<absl::Duration> CudaDraftSampler::Wait() {
   return absl::Milliseconds(ms);
 }
 
-absl::Status CudaDraftSampler::SampleRows(
+absl::Status CudaDraftSampler::Enqueue(
     const StepPlan& plan, size_t first,
-    std::span<const DraftSequence* const> sequences,
-    std::vector<SampledDraft>* drafts) {
-  drafts->resize(first + sequences.size());
-  const std::span<SampledDraft> own = std::span(*drafts).subspan(first);
-  const CudaDraftBatch batch = LayOut(plan, first, sequences, 0, own);
+    std::span<const DraftSequence* const> sequences, Run* run,
+    std::span<SampledDraft> drafts) {
+  std::fill_n(run->verified.data(), sequences.size(), VerifiedDraft());
+  const CudaDraftBatch batch =
+      LayOut(plan, first, sequences, run->first_drafted, drafts);
   RETURN_IF_ERROR(Send(plan, first, batch));
+  RETURN_IF_CUDA_ERROR(cudaEventRecord(run->started.get(), stream_.get()));
+  RETURN_IF_ERROR(BeginDrafts(sequences, run));
   RETURN_IF_ERROR(RunSteps(batch));
   ++num_runs_;
-  RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(stream_.get()));
-  for (size_t row = 0; row < sequences.size(); ++row) {
-    for (int i = 0; i < sequences[row]->num_tokens; ++i) {
-      own[row].tokens.push_back(
-          (*drafted_)[size_t(i) * limits().max_rows + row]);
-    }
-  }
-  return absl::OkStatus();
+  return CudaStatus(cudaEventRecord(run->ended.get(), stream_.get()),
+                    "cudaEventRecord");
 }
 
 CudaDraftBatch CudaDraftSampler::LayOut(
@@ -262,10 +263,10 @@ absl::Status CudaDraftSampler::Send(const StepPlan& plan, size_t first,
                              memory_->table(row), &*delta_);
   }
   if (batch.feeds_two) {
-    SendTokens(batch.first, arrays.first, &sent_first_);
+    SendTokens(batch.first, arrays.first, &*first_attention_);
     delta_->Put<int>(arrays.first_logits_tokens, batch.first_logits_tokens);
   }
-  SendTokens(batch.next, arrays.next, &sent_next_);
+  SendTokens(batch.next, arrays.next, &*next_attention_);
   delta_->Put<CudaDraftRow>(arrays.rows, batch.rows);
   delta_->Put(arrays.num_draws, batch.num_sequences);
   delta_->Put<CudaDraw>(arrays.draws, batch.draws);
@@ -282,29 +283,16 @@ absl::Status CudaDraftSampler::Send(const StepPlan& plan, size_t first,
 
 void CudaDraftSampler::SendTokens(const CudaDraftTokens& tokens,
                                   const CudaDraftInputs& inputs,
-                                  SentWork* sent) {
+                                  CudaAttentionUploader* attention) {
   delta_->Put<int>(inputs.tokens, tokens.tokens);
   delta_->Put<int>(inputs.positions, tokens.positions);
   delta_->Put<int>(inputs.token_tables, tokens.token_tables);
-  const int num_queries = static_cast<int>(tokens.tokens.size());
-  if (sent->num_queries == num_queries &&
-      SameRows(sent->planned, tokens.attention_rows)) {
-    return;
-  }
-  const CudaAttentionWork work = PlanCudaAttention(
-      tokens.attention_rows, {}, num_queries, model_->attention_shape(),
-      limits().max_items, limits().max_partials, model_->device());
-  ForEachAttentionArray(
-      [&](const CudaArrayInfo&, auto& array, const auto* on_device,
-          const auto& values) { array.Update(values, on_device, &*delta_); },
-      sent->arrays, inputs, work);
-  sent->planned = tokens.attention_rows;
-  sent->num_queries = num_queries;
-  sent->has_partials = work.partial_indptr.back() > 0;
+  attention->Send(tokens.attention_rows, {},
+                  static_cast<int>(tokens.tokens.size()), &*delta_);
 }
 
 absl::Status CudaDraftSampler::BeginDrafts(
-    std::span<const DraftSequence* const> sequences, PendingRun* run) {
+    std::span<const DraftSequence* const> sequences, Run* run) {
   int count = 0;
   for (size_t row = 0; row < sequences.size(); ++row) {
     if (!IsUnread(sequences[row])) continue;
@@ -334,19 +322,16 @@ absl::Status CudaDraftSampler::RunSteps(const CudaDraftBatch& batch) {
        .feeds_two = batch.feeds_two,
        .has_edits = batch.has_edits(),
        .keeps_logits = batch.keeps_logits,
-       .first_has_partials = batch.feeds_two && sent_first_.has_partials,
-       .has_partials = sent_next_.has_partials});
+       .first_has_partials =
+           batch.feeds_two && first_attention_->has_partials(),
+       .has_partials = next_attention_->has_partials()});
 }
 
 void CudaDraftSampler::Forget() {
   for (ShadowedArray<int>& table : sent_tables_) table.Forget();
   sent_edits_.Forget();
-  for (SentWork* const work : {&sent_first_, &sent_next_}) {
-    ForEachAttentionArray(
-        [](const CudaArrayInfo&, auto& array) { array.Forget(); },
-        work->arrays);
-    work->num_queries = -1;
-  }
+  first_attention_->Forget();
+  next_attention_->Forget();
 }
 
 }  // namespace espalier

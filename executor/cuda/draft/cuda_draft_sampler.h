@@ -42,6 +42,7 @@
 #include "base/cuda_pinned_memory.h"
 #include "base/cuda_resources.h"
 #include "exec_request/cuda_model.h"
+#include "executor/cuda/batch/cuda_batch_uploader.h"
 #include "executor/cuda/draft/cuda_draft_batch.h"
 #include "executor/cuda/draft/cuda_draft_logits.h"
 #include "executor/cuda/draft/cuda_draft_memory.h"
@@ -106,17 +107,8 @@ class CudaDraftSampler : public DraftSampler {
   // Enough for the running step, the next one and the one after that.
   static constexpr int kMaxPending = 4;
 
-  // Shadow copy of a step's work list.
-  struct SentWork {
-    CudaAttentionArrays<SentArray> arrays;
-    std::vector<CudaAttentionRow> planned;
-    int num_queries = -1;
-    bool has_partials = false;
-  };
-
-  // A run without a waiting caller, and its part of drafted_. All its
-  // PendingDrafts share it.
-  struct PendingRun {
+  // A run, and its part of drafted_. All its PendingDrafts share it.
+  struct Run {
     std::shared_ptr<PinnedBuffer<TokenId>> drafted;
     int first_drafted = 0;
     CudaEvent started;
@@ -128,27 +120,32 @@ class CudaDraftSampler : public DraftSampler {
   explicit CudaDraftSampler(std::shared_ptr<CudaModel> model)
       : model_(std::move(model)) {}
   absl::Status Init(const CudaDraftSamplerOptions& options);
+  absl::StatusOr<std::shared_ptr<Run>> MakeRun(int first_drafted) const;
   // Waits on the host for the last run, then runs `body`. After an error it
   // waits for the stream and invalidates the shadow copies.
   template <typename Body>
   absl::Status RunAfterWait(const Body& body);
-  // Returns a run that no PendingDraft holds; null if all are held.
-  std::shared_ptr<PendingRun> UnusedRun() const;
+  // Returns a run of runs_ that no PendingDraft holds; null if all are held.
+  std::shared_ptr<Run> UnusedRun() const;
 
-  // Samples for rows [first, first + sequences.size()) of the plan.
-  absl::Status SampleRows(const StepPlan& plan, size_t first,
-                          std::span<const DraftSequence* const> sequences,
-                          std::vector<SampledDraft>* drafts);
+  // Enqueues the run for rows [first, first + sequences.size()) of the plan.
+  // Sets the logits of `drafts`, [sequences.size()].
+  absl::Status Enqueue(const StepPlan& plan, size_t first,
+                       std::span<const DraftSequence* const> sequences,
+                       Run* run, std::span<SampledDraft> drafts);
+  // Returns the draft of the run's row.
+  PendingDraft DraftOf(const std::shared_ptr<Run>& run,
+                       const DraftSequence& sequence, size_t row) const;
   CudaDraftBatch LayOut(const StepPlan& plan, size_t first,
                         std::span<const DraftSequence* const> sequences,
                         int first_drafted, std::span<SampledDraft> drafts);
   absl::Status Send(const StepPlan& plan, size_t first,
                     const CudaDraftBatch& batch);
   void SendTokens(const CudaDraftTokens& tokens, const CudaDraftInputs& inputs,
-                  SentWork* sent);
+                  CudaAttentionUploader* attention);
   // Enqueues the update of the starts that depend on an unread verification.
   absl::Status BeginDrafts(std::span<const DraftSequence* const> sequences,
-                           PendingRun* run);
+                           Run* run);
   absl::Status RunSteps(const CudaDraftBatch& batch);
   // Invalidates the shadow copies.
   void Forget();
@@ -165,14 +162,15 @@ class CudaDraftSampler : public DraftSampler {
   // [1 + kMaxPending, kMaxDraftTokens, max_rows]: tokens of the synchronous
   // run, then of pending runs.
   std::shared_ptr<PinnedBuffer<TokenId>> drafted_;
-  std::vector<std::shared_ptr<PendingRun>> runs_;  // [kMaxPending]
-  std::shared_ptr<PendingRun> last_;               // null after Wait()
+  std::shared_ptr<Run> waited_;             // that of Sample()
+  std::vector<std::shared_ptr<Run>> runs_;  // [kMaxPending]  those of Start()
+  std::shared_ptr<Run> last_;               // null after Wait()
   std::unique_ptr<CudaDraftRunner> runner_;
   std::optional<CudaDelta> delta_;
   std::vector<ShadowedArray<int>> sent_tables_;  // by row
   ShadowedArray<TokenEdit> sent_edits_;
-  SentWork sent_first_;
-  SentWork sent_next_;
+  std::optional<CudaAttentionUploader> first_attention_;
+  std::optional<CudaAttentionUploader> next_attention_;
   int64_t num_runs_ = 0;
   int64_t num_pending_runs_ = 0;
   int64_t num_unread_runs_ = 0;

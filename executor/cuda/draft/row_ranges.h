@@ -1,12 +1,14 @@
 // RowRanges: a first-fit allocator for contiguous rows of an array.
 //
-// Thread safety: plain state, of one thread.
+// Thread safety: any thread.
 #pragma once
 
 #include <iterator>
 #include <map>
+#include <mutex>
 #include <optional>
 
+#include "absl/base/thread_annotations.h"
 #include "base/check.h"
 
 namespace espalier {
@@ -17,11 +19,15 @@ class RowRanges {
     if (num_rows > 0) free_[0] = num_rows;
   }
 
-  int num_free() const { return num_free_; }
+  int num_free() const {
+    const std::lock_guard lock(mutex_);
+    return num_free_;
+  }
 
   // Takes `count` contiguous free rows and returns the first; nullopt if there
   // is no such range.
   std::optional<int> Take(int count) {
+    const std::lock_guard lock(mutex_);
     for (auto it = free_.begin(); it != free_.end(); ++it) {
       const auto [first, end] = *it;
       if (end - first < count) continue;
@@ -35,6 +41,7 @@ class RowRanges {
 
   // REQUIRES: Take() returned exactly these rows.
   void GiveBack(int first, int count) {
+    const std::lock_guard lock(mutex_);
     int end = first + count;
     auto next = free_.lower_bound(first);
     CHECK(next == free_.end() || next->first >= end) << "rows that are free";
@@ -51,8 +58,10 @@ class RowRanges {
   }
 
  private:
-  std::map<int, int> free_;  // first row -> end; ranges do not touch
-  int num_free_ = 0;
+  mutable std::mutex mutex_;
+  // First row -> end; ranges do not touch.
+  std::map<int, int> free_ ABSL_GUARDED_BY(mutex_);
+  int num_free_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace espalier

@@ -90,9 +90,9 @@ absl::StatusOr<CudaStep> CudaStepBuilder::Build(
   uploader_.Send(batch, delta_);
   if (!step.placed_drafts.empty()) uploader_.ForgetDrafts();
   if (!step.unread_rows.empty()) uploader_.ForgetVerifySequences();
-  step.shape.has_partials = uploader_.has_partials();
-  step.shape.has_cross_partials = uploader_.has_cross_partials();
-  step.shape.has_own_tables = uploader_.has_own_tables();
+  step.shape.has_partials = uploader_.attention().has_partials();
+  step.shape.has_cross_partials = uploader_.cross_attention().has_partials();
+  step.shape.has_own_tables = uploader_.attention().has_own_tables();
   PutMasks(batch);
   PutCopies(plan);
   DropPassing(plan);

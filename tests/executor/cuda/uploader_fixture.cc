@@ -63,7 +63,8 @@ void UploaderFixture::ExpectOnDevice(const CudaInputBatch& batch) const {
   };
   ExpectBatch(batch, arrays(), read);
   ExpectWork(batch, arrays(), kUploadedAttention, kLimits, device_, read,
-             uploader_->has_partials(), uploader_->has_cross_partials());
+             uploader_->attention().has_partials(),
+             uploader_->cross_attention().has_partials());
 }
 
 void UploaderFixture::ExpectBatchesAreSentOnce(int num_batches) {

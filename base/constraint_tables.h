@@ -21,6 +21,15 @@
 
 namespace espalier {
 
+// The place of a sequence in the constraint of its request. By default no token
+// is legal there.
+struct ConstraintPlace {
+  int32_t state = -1;
+  int32_t room = 0;  // for tokens
+  friend bool operator==(const ConstraintPlace&,
+                         const ConstraintPlace&) = default;
+};
+
 // Token t adds bytes[indptr[t], indptr[t + 1]) to a text.
 struct TokenTexts {
   const int32_t* indptr = nullptr;  // [vocab_size + 1]

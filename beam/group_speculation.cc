@@ -172,6 +172,7 @@ DraftSequence GroupSpeculation::DraftOf(int rank, int num_tokens,
       .prompt = prompt_,
       .num_tokens = num_tokens,
       .params = writer_->params(),
+      .constraint = strategy().stopping_criteria().constraint(),
       .cum_log_prob = selection.cum_log_probs[rank]};
   strategy().AppendTokens(rank, &sequence.generated);
   return sequence;
@@ -190,11 +191,16 @@ void GroupSpeculation::RequestDrafts(const DraftChoice& choice,
   }
   const std::vector<int> counts = choice.NumTokensToAsk();
   num_asked_pages_ = choice.NumPagesToVerify(counts);
+  std::vector<ConstraintPlace> places;  // of samples
+  strategy().ForEachProgress([&](const StoppingCriteria::Progress& progress) {
+    places.push_back(StoppingCriteria::PlaceOf(progress));
+  });
   std::vector<RequestedDraft> asked;
   for (int rank = 0; rank < pages_->num_sequences(); ++rank) {
     if (counts[rank] == 0) continue;
     plan->drafting.push_back(DraftOf(rank, counts[rank], selection));
     plan->drafting.back().search = search;
+    plan->drafting.back().place = places[rank];
     asked.push_back({rank, counts[rank]});
   }
   writer_->OnPlanned();

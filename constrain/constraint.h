@@ -117,6 +117,8 @@ class Constraint {
   virtual int64_t max_list_bytes() const {
     return std::numeric_limits<int64_t>::max();
   }
+  // True if the lists so far, of all requests, take more than that.
+  virtual bool is_full() const { return false; }
 };
 
 }  // namespace espalier

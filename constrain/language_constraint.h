@@ -25,9 +25,6 @@ class LanguageConstraint : public Constraint {
   // Bytes of tables and of the lists so far, without the vocabulary, which
   // constraints share.
   virtual int64_t num_bytes() const = 0;
-  // True if the lists so far take more than one request may need: time for
-  // another constraint of the language, because lists are kept.
-  virtual bool is_full() const = 0;
 };
 
 }  // namespace espalier

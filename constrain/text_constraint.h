@@ -76,8 +76,6 @@ class TextConstraint final : public LanguageConstraint {
   }
 
   int64_t max_list_bytes() const override { return max_list_bytes_; }
-  // True if the lists so far take more than one request may need: time for
-  // another constraint of the language, because lists are kept.
   bool is_full() const override;
 
   // Returns the room that a sequence of the language needs at least, with the

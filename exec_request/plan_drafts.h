@@ -18,12 +18,14 @@
 #include <utility>
 #include <vector>
 
+#include "base/constraint_tables.h"
 #include "base/ids.h"
 #include "base/small_vector.h"
 #include "kernels/verify/verified_draft.h"
 
 namespace espalier {
 
+class Constraint;  // constrain/constraint.h
 struct SelectionParams;
 
 // Drafts stop at a token that ends the sequence. The ending token itself need
@@ -247,6 +249,10 @@ struct DraftSequence {
   // for a beam, and for a sample with a constraint, whose legal tokens depend
   // on the draft.
   DraftTarget verified_by = {};
+  // For a sample with a constraint: only tokens that are legal behind
+  // `generated` are drafted, from the place there. Null: all tokens are legal.
+  std::shared_ptr<const Constraint> constraint = nullptr;
+  ConstraintPlace place = {};
   // As SampleDrafts::verified_before. `generated` ends before that draft; the
   // new draft begins where verification of that draft ends.
   PendingDraft verified_before = {};

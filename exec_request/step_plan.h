@@ -198,15 +198,6 @@ struct DrawSelection {
 // Number of the alternative of PlanSelection::choice.
 enum class SelectionKind { kBeams, kRows, kDraws };
 
-// The place of a row of logits in the constraint of its request. By default no
-// token is legal there.
-struct ConstraintPlace {
-  int32_t state = -1;
-  int32_t room = 0;  // for tokens
-  friend bool operator==(const ConstraintPlace&,
-                         const ConstraintPlace&) = default;
-};
-
 // Selection from the logits of one request's rows.
 struct PlanSelection {
   RequestId request;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <limits>
 #include <map>
 #include <string>
 #include <utility>
@@ -12,11 +14,36 @@
 #include "base/field_error.h"
 #include "base/status.h"
 #include "base/stopwatch.h"
+#include "constrain/constraint.h"
 #include "kernels/logits/score_edits.h"
 #include "kernels/verify/verify.h"
 
 namespace espalier {
 namespace {
+
+// Sets the logits of tokens that are illegal at `place` to -inf. Returns false,
+// and sets none, if no token is legal, or the list of those that are takes some
+// milliseconds, or memory that others need.
+bool KeepLegal(const Constraint& constraint, const ConstraintPlace& place,
+               std::span<float> logits) {
+  constexpr int64_t kMaxEffort = 1 << 19;  // as for other drafts
+  if (constraint.is_full() ||
+      !constraint.TryList(place.state, place.room, kMaxEffort)) {
+    return false;
+  }
+  const std::span<const TokenId> legal =
+      constraint.LegalTokens(place.state, place.room).tokens;
+  if (legal.empty()) return false;
+  constexpr float kIllegal = -std::numeric_limits<float>::infinity();
+  auto next = logits.begin();
+  for (const TokenId token : legal) {
+    const auto kept = logits.begin() + token;
+    std::fill(next, kept, kIllegal);
+    next = kept + 1;
+  }
+  std::fill(next, logits.end(), kIllegal);
+  return true;
+}
 
 // True if a sample or a search can draft more tokens.
 constexpr auto kIsDrafting = [](const auto& work) { return !work.is_done; };
@@ -182,6 +209,7 @@ DraftModel::Work DraftModel::WorkOf(const StepPlan& plan) const {
     Drafting drafting = {.asked = &asked[i],
                          .key = {asked[i].request, asked[i].sample},
                          .text = {asked[i].prompt, asked[i].generated},
+                         .place = asked[i].place,
                          .is_too_long = is_too_long,
                          .is_done = is_done};
     if (asked[i].search == nullptr) {
@@ -341,7 +369,8 @@ absl::Status DraftModel::Forward(const StepPlan& step,
 }
 
 bool DraftModel::CanSample(const DraftSequence& asked) const {
-  return asked.num_tokens <= sampler_->max_draft_tokens() &&
+  return asked.constraint == nullptr &&
+         asked.num_tokens <= sampler_->max_draft_tokens() &&
          sampler_->CanSample(asked);
 }
 
@@ -454,16 +483,20 @@ void DraftModel::GiveUp(Searching* searching) {
   }
 }
 
-void DraftModel::Read(const Reader& reader,
-                      std::span<const float> logits) const {
+void DraftModel::Read(const Reader& reader, std::span<float> logits) const {
   if (reader.searching == nullptr) return Draw(logits, reader.drafting);
   reader.searching->search.Choose(reader.rank,
                                   reader.drafting->text.generated(), logits);
 }
 
-void DraftModel::Draw(std::span<const float> logits, Drafting* drafting) const {
+void DraftModel::Draw(std::span<float> logits, Drafting* drafting) const {
   const DraftSequence& asked = *drafting->asked;
   const SelectionParams& params = *asked.params;
+  if (asked.constraint != nullptr &&
+      !KeepLegal(*asked.constraint, drafting->place, logits)) {
+    drafting->is_done = true;
+    return;
+  }
   const std::span<const TokenId> tail = drafting->text.generated();
   std::vector<TokenEdit> storage;
   const std::shared_ptr<const ScoreEdits> all = EditsOf(params);
@@ -504,6 +537,9 @@ void DraftModel::Take(TokenId token, Drafting* drafting) const {
   draft.tokens.push_back(token);
   drafting->text.Append(token);
   drafting->is_done = ends || std::ssize(draft.tokens) == asked.num_tokens;
+  if (asked.constraint == nullptr) return;
+  drafting->place = {asked.constraint->Advance(drafting->place.state, token),
+                     drafting->place.room - 1};
 }
 
 // A step has one row per sequence, since rows of a step cannot attend to each

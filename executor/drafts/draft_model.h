@@ -128,6 +128,7 @@ class DraftModel {
     DraftSequences::Key key = {};
     DraftText text = {};  // drafted tokens included
     DraftedTokens draft = {};
+    ConstraintPlace place = {};      // behind the draft, with a constraint
     std::vector<float> logits = {};  // [draft.tokens, vocab_size], host only
     bool is_too_long = false;        // for the model's context
     bool is_done = false;
@@ -216,7 +217,7 @@ class DraftModel {
   absl::Status FeedAndDraw(Work* work, StepPlan step, std::stop_token stop);
   // Adds a row for each sequence that is not done.
   std::vector<Reader> AddRows(Work* work, StepPlan* step);
-  void Read(const Reader& reader, std::span<const float> logits) const;
+  void Read(const Reader& reader, std::span<float> logits) const;
   // Replaces the beams of a search by the next ones, which share the fed tokens
   // and pages of their parents.
   void Advance(Searching* searching);
@@ -236,7 +237,9 @@ class DraftModel {
   bool MakeRoomFor(const Searching& searching, const StepPlan& step);
   // Ends a search for lack of pages. Other sequences may evict its sequences.
   void GiveUp(Searching* searching);
-  void Draw(std::span<const float> logits, Drafting* drafting) const;
+  // Draws the next token, or ends the draft. With a constraint the logits of
+  // illegal tokens become -inf.
+  void Draw(std::span<float> logits, Drafting* drafting) const;
   // Appends `token` to the draft, or ends the draft.
   void Take(TokenId token, Drafting* drafting) const;
 

@@ -206,6 +206,17 @@ std::vector<double> EnumerateBeginnings(const Request& request) {
   std::vector<double> joint(kNumCells);
   std::vector<TokenId> text = request.prompt_tokens;
   const size_t num_prompt = text.size();
+  // By the list itself, not by the constraint that is made of it.
+  const auto begins_allowed = [&](std::span<const TokenId> generated) {
+    if (!request.params.allowed_sequences) return true;
+    return std::ranges::any_of(
+        *request.params.allowed_sequences,
+        [&](const std::vector<int64_t>& sequence) {
+          return sequence.size() >= generated.size() &&
+                 std::ranges::equal(std::span(sequence).first(generated.size()),
+                                    generated);
+        });
+  };
   const std::function<void(double)> extend = [&](double probability) {
     const std::span<const TokenId> generated =
         std::span(text).subspan(num_prompt);
@@ -216,6 +227,13 @@ std::vector<double> EnumerateBeginnings(const Request& request) {
     }
     std::vector<float> logits(kToyVocabSize);
     ToyLogits(model, text, logits);
+    for (TokenId token = 0; token < kToyVocabSize; ++token) {
+      text.push_back(token);
+      if (!begins_allowed(std::span(text).subspan(num_prompt))) {
+        logits[token] = -std::numeric_limits<float>::infinity();
+      }
+      text.pop_back();
+    }
     const RowEdits edits =
         CollectEdits(params->processors, text,
                      static_cast<int>(generated.size()), kToyVocabSize);
@@ -257,6 +275,13 @@ TextCounts Count(TextRun& run, const TextCase& c) {
     request.params.seed = c.first_seed + requests.size();
     const absl::Status valid = ValidateRequest(run.description(), &request);
     CHECK(valid.ok()) << valid.ToString();
+    if (c.params.allowed_sequences) {
+      CHECK(std::ranges::all_of(*c.params.allowed_sequences,
+                                [](const std::vector<int64_t>& sequence) {
+                                  return sequence.size() > kCountedTokens;
+                                }))
+          << "a sequence that ends among the counted tokens";
+    }
     num_texts += static_cast<int>(request.params.num_return_sequences);
   }
   const std::vector<double> joint = EnumerateBeginnings(requests[0]);

@@ -7,10 +7,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <span>
 #include <vector>
 
+#include "beam/strategy/allowed_sequences.h"
 #include "tests/status_matchers.h"
 #include "tests/toy_model.h"
 
@@ -222,6 +224,53 @@ TEST_P(DraftModelTest, WhatFindsNoPagesBesideOthersTakesThemFromNobody) {
   model.steps->num_fed = 0;
   EXPECT_TRUE(HasDraft(model.Run(fits)[0]));
   EXPECT_LE(model.steps->num_fed, 2 * 3);
+}
+
+// With a constraint, illegal tokens have probability 0, and the logits of legal
+// ones are those without it. A draft ends where nothing may follow.
+TEST(ConstrainedDraftTest, LegalTokensAreDrafted) {
+  GenerationParams params;
+  params.allowed_sequences = {{1, 2, 3, 4}, {1, 2, 5, 6, 7}, {1, 5, 5, 5, 5},
+                              {2, 8, 1, 3}, {2, 8, 2},       {3, 1, 1, 1, 1}};
+  const auto constraint = AllowedSequencesOf(params);
+  auto selection = std::make_shared<SelectionParams>();
+  selection->sampling.temperature = 1;
+  StepPlan plan = PlanOfThreeSequences(/*is_search=*/false, 1);
+  for (DraftSequence& sequence : plan.drafting) {
+    sequence.generated = {1 + sequence.sample};
+    sequence.num_tokens = 6;
+    sequence.params = selection;
+  }
+  const std::vector<DraftedTokens> unmasked = ChunkedDraftModel().Run(plan);
+  for (DraftSequence& sequence : plan.drafting) {
+    sequence.constraint = constraint;
+    sequence.place = {
+        constraint->Advance(constraint->start(), sequence.generated[0]), 8};
+  }
+  const std::vector<DraftedTokens> drafts = ChunkedDraftModel().Run(plan);
+  for (int i = 0; i < 3; ++i) {
+    const auto [state, room] = plan.drafting[i].place;
+    const size_t vocab_size = unmasked[i].logits.size() / 6;
+    ASSERT_EQ(drafts[i].logits.size(), drafts[i].tokens.size() * vocab_size);
+    ConstraintPlace place = {state, room};
+    for (size_t j = 0; j < drafts[i].tokens.size(); ++j) {
+      const auto legal =
+          constraint->LegalTokens(place.state, place.room).tokens;
+      const auto row =
+          drafts[i].logits.values().subspan(j * vocab_size, vocab_size);
+      for (TokenId token = 0; token < std::ssize(row); ++token) {
+        if (!std::ranges::binary_search(legal, token)) {
+          EXPECT_EQ(row[token], -std::numeric_limits<float>::infinity());
+        } else if (j == 0) {
+          EXPECT_EQ(row[token], unmasked[i].logits.values()[token]);
+        }
+      }
+      EXPECT_TRUE(std::ranges::binary_search(legal, drafts[i].tokens[j]));
+      place = {constraint->Advance(place.state, drafts[i].tokens[j]),
+               place.room - 1};
+    }
+    EXPECT_TRUE(constraint->ends(place.state, place.room));
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, DraftModelTest, ::testing::Bool(),

@@ -109,6 +109,31 @@ TEST_P(RejectionStatisticsTest, TextsAreDistributedAsTheModelHasThem) {
   EXPECT_LT(num_accepted, num_drafted * 9 / 10);
 }
 
+// With a constraint the draft model draws legal tokens alone, and is judged as
+// one that does.
+TEST_P(RejectionStatisticsTest, LegalTextsAreDistributedAsTheModelHasThem) {
+  const std::shared_ptr<StepExecutor> executor = MakeExecutor(GetParam());
+  for (const int num_tokens : {1, 2, 4, 5}) {
+    SCOPED_TRACE(num_tokens);
+    TextCase c = RejectionCase(num_tokens, GetParam());
+    c.params.ignore_eos = true;
+    c.num_texts = Cases(c.num_texts, 300);
+    // About half of all.
+    std::vector<std::vector<int64_t>> sequences;
+    for (int64_t number = 0; number < 243; ++number) {
+      if (number * 7 % 11 < 6) continue;
+      std::vector<int64_t>& sequence = sequences.emplace_back();
+      for (int64_t rest = number; sequence.size() < 5; rest /= 3) {
+        sequence.push_back(1 + rest % 3);
+      }
+    }
+    c.params.allowed_sequences = std::move(sequences);
+    const TextCounts counted = CountTextsOn(*executor, c);
+    EXPECT_GE(counted.p_value, kLeastPValue);
+    EXPECT_GT(counted.num_accepted, counted.num_drafted / 4);
+  }
+}
+
 // Rejection accepts more drafts than coupled sampling does.
 TEST(RejectionTest, AcceptsMoreThanCoupledDrafts) {
   TextCase c = RejectionCase(8);

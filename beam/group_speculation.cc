@@ -191,7 +191,7 @@ void GroupSpeculation::RequestDrafts(const DraftChoice& choice,
   }
   const std::vector<int> counts = choice.NumTokensToAsk();
   num_asked_pages_ = choice.NumPagesToVerify(counts);
-  std::vector<ConstraintPlace> places;  // of samples
+  std::vector<ConstraintPlace> places;  // by rank
   strategy().ForEachProgress([&](const StoppingCriteria::Progress& progress) {
     places.push_back(StoppingCriteria::PlaceOf(progress));
   });

@@ -38,8 +38,8 @@ bool MayDraftForBeams(const PreparedRequest& prepared) {
          GroupDrafts::MayPay(params);
 }
 
-// True if what its constraint forces is drafted, if it has one. A draft model
-// drafts tokens that may follow by itself.
+// True if what its constraint forces is drafted, if it has one. If acceptance
+// depends on the logits of a draft model, it drafts all tokens itself.
 bool DraftsForced(const GenerationParams& params) {
   if (IsBeamSearch(params)) return false;
   switch (params.speculate->method) {
@@ -47,8 +47,9 @@ bool DraftsForced(const GenerationParams& params) {
     case SpeculationMethod::kSuffix:
     case SpeculationMethod::kConstraint:
       return true;
-    case SpeculationMethod::kNone:
     case SpeculationMethod::kDraft:
+      return !GroupDrafts::DrawsFromModel(params);
+    case SpeculationMethod::kNone:
       return false;
   }
   return false;

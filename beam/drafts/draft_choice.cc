@@ -18,6 +18,8 @@ bool DraftChoice::IsTooLong() const {
 
 bool DraftChoice::HasToAsk() const {
   if (!drafts_.has_to_ask() || room_.num_tokens < 1) return false;
+  // Tokens that a constraint forces need no draft model.
+  if (drafts_.reads_history() && !Tokens().empty()) return false;
   // A plan that copies pages has rows (StepPlan::page_copies).
   if (!DraftsBeforeStep() && (!room_.may_ask || pages_.has_moves())) {
     return false;

@@ -49,6 +49,12 @@ GroupDrafts::GroupDrafts(const GenerationParams& params, bool supports_drafts,
   if (can_draft()) num_tokens_ = length_.Next(Cost());
 }
 
+bool GroupDrafts::DrawsFromModel(const GenerationParams& params) {
+  return params.speculate->method == SpeculationMethod::kDraft &&
+         params.speculate->mode == SpeculationMode::kRejection &&
+         DrawsAtRandom(params);
+}
+
 bool GroupDrafts::MayPay(const GenerationParams& params) {
   if (params.speculate.has_value() && params.speculate->always_drafts) {
     return true;
@@ -126,11 +132,11 @@ std::vector<std::vector<TokenId>> GroupDrafts::Draft(
   for (size_t rank = 0; rank < max_tokens.size(); ++rank) {
     const int count = std::min({num_tokens_, max_tokens[rank], num_tokens});
     if (count <= 0) continue;
-    if (!is_by_model_) {
-      drafters_[rank]->Draft(count, &drafts[rank]);
-    } else if (has_answer() && rank < ready_.size()) {
-      drafts[rank] = ready_[rank].tokens;
+    if (has_answer()) {
+      if (rank < ready_.size()) drafts[rank] = ready_[rank].tokens;
       if (std::ssize(drafts[rank]) > count) drafts[rank].resize(count);
+    } else if (reads_history()) {
+      drafters_[rank]->Draft(count, &drafts[rank]);
     }
     num_tokens -= static_cast<int>(drafts[rank].size());
   }

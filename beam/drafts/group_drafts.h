@@ -67,13 +67,17 @@ class GroupDrafts {
   static constexpr int kMaxDoublings = 6;
 
   // For a strategy that supports drafts; otherwise nothing is drafted.
-  //   drafter  holds the prompt; null: nothing is drafted from history
+  //   drafter  holds the prompt; null: nothing is drafted from history. Beside
+  //            a draft model, which is asked where this one drafts nothing
   GroupDrafts(const GenerationParams& params, bool supports_drafts,
               std::unique_ptr<Drafter> drafter);
 
   // True if the request always drafts, or one drafted token of all sequences
   // can be worth its default cost. Otherwise nothing is drafted.
   static bool MayPay(const GenerationParams& params);
+  // True if acceptance depends on the logits of a draft model.
+  // REQUIRES: params.speculate.
+  static bool DrawsFromModel(const GenerationParams& params);
 
   // can_draft(): steps may ever have drafts. is_on(): the next step may.
   // Without can_draft() the group acts as one that does not speculate.
@@ -86,7 +90,8 @@ class GroupDrafts {
   int num_logits_per_token() const { return are_drawn() ? 2 : 1; }
 
   bool is_by_model() const { return is_by_model_; }
-  // True if drafts are from history, which Advance extends.
+  // True if drafts are from history, which Advance extends; or, beside a draft
+  // model, the tokens that a constraint forces.
   bool reads_history() const { return !drafters_.empty(); }
 
   // Sets the current costs of drafts, relative to a step. If results depend on

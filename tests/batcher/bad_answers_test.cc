@@ -225,8 +225,14 @@ Request Drafted(Request request) {
 Request ConstrainedDrafts(SpeculationMode mode) {
   Request request = Drafted(Samples());
   request.params.speculate->mode = mode;
-  request.params.allowed_sequences.emplace().push_back(
-      std::vector<int64_t>(request.params.max_new_tokens.value(), 1));
+  std::vector<std::vector<int64_t>> sequences;
+  // The draft model is asked where nothing is forced: for the first tokens.
+  for (int beginning = 0; beginning < 8; ++beginning) {
+    std::vector<int64_t> sequence(request.params.max_new_tokens.value(), 1);
+    for (int i = 0; i < 3; ++i) sequence[i] += beginning >> i & 1;
+    sequences.push_back(std::move(sequence));
+  }
+  request.params.allowed_sequences = std::move(sequences);
   return request;
 }
 

@@ -11,6 +11,7 @@
 
 #include "base/json.h"
 #include "espalier/generator.h"
+#include "tests/source_tree.h"
 #include "tests/status_matchers.h"
 #include "tests/text/test_tokenizer.h"
 
@@ -302,6 +303,37 @@ TEST_F(GeneratorConstraintsTest, BeamsDraftNothingOfAConstraint) {
   params.speculate = {.method = SpeculationMethod::kConstraint};
   EXPECT_THAT(Run(params), StatusIs(absl::StatusCode::kInvalidArgument,
                                     HasSubstr("num_beams")));
+}
+
+// Beside a draft model, what is forced is drafted without it.
+TEST(GeneratorForcedDraftsTest, TheyComeBeforeThoseOfADraftModel) {
+  Generator generator =
+      Generator::Load(
+          EnFrDir(),
+          {.num_threads = 1, .draft_model = SourcePath("models/en-fr-draft")})
+          .value();
+  for (GenerationParams params : ForcingRequests()) {
+    const auto run = [&](std::optional<SpeculationParams> speculate) {
+      params.speculate = speculate;
+      return generator.Generate({.prompt = "It is raining.", .params = params});
+    };
+    ASSERT_OK_AND_ASSIGN(const Generation plain, run(SpeculationParams()));
+    ASSERT_OK_AND_ASSIGN(
+        const Generation forced,
+        run(SpeculationParams{.method = SpeculationMethod::kConstraint,
+                              .num_tokens = 8,
+                              .always_drafts = true}));
+    ASSERT_OK_AND_ASSIGN(
+        const Generation drafted,
+        run(SpeculationParams{.method = SpeculationMethod::kDraft,
+                              .num_tokens = 8,
+                              .always_drafts = true}));
+    ExpectSameAnswer(plain, drafted);
+    EXPECT_GE(drafted.usage.num_drafted_tokens,
+              forced.usage.num_drafted_tokens);
+    EXPECT_GE(drafted.usage.num_accepted_tokens,
+              forced.usage.num_accepted_tokens);
+  }
 }
 
 // A default of the engine is for requests that it goes with.

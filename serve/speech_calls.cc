@@ -160,7 +160,12 @@ absl::StatusOr<std::string> Transcribe(ServerState& server,
   const absl::StatusOr<Transcript> transcript =
       server.model.load()->transcriber->Transcribe(
           open, call.options, on_window, {.stop = running->stop.get_token()});
-  if (!transcript.ok()) return ErrorOfAudio(call, transcript.status());
+  if (!transcript.ok()) {
+    if (server.is_stopping.stop_requested()) {
+      return MakeError(absl::StatusCode::kUnavailable, "the server shuts down");
+    }
+    return ErrorOfAudio(call, transcript.status());
+  }
   running->metrics->Add(*transcript, call.options.temperature.front());
   return call.stream ? WriteSpeechDone(*transcript)
                      : WriteSpeech(*transcript, call);
@@ -220,20 +225,19 @@ asio::awaitable<absl::Status> SpeechAnswerer::Read(SpeechTask task) {
   if (!absl::SimpleAtoi(ToAbsl(request.Find("content-length")), &num_known)) {
     num_known = 0;
   }
+  // Refused at once if there is no room, but taken as the bytes arrive: a
+  // client that announces much and sends nothing holds nothing.
   absl::StatusOr<HeldMemory::Share> share = server_->memory.Take(num_known);
   if (!share.ok()) co_return share.status();
-  running_->share = *std::move(share);
+  share->ShrinkTo(0);
   SpeechForm form(*boundary, server_->options.speech.max_audio_bytes,
                   num_known);
-  for (int64_t num_read = 0;;) {
+  while (true) {
     const std::string piece = co_await exchange_->ReadBody();
     if (piece.empty()) break;
-    num_read += std::ssize(piece);
-    if (num_read > running_->share.num_bytes()) {
-      share = server_->memory.Take(std::ssize(piece));
-      if (!share.ok()) co_return share.status();
-      running_->share.Merge(*std::move(share));
-    }
+    share = server_->memory.Take(std::ssize(piece));
+    if (!share.ok()) co_return share.status();
+    running_->share.Merge(*std::move(share));
     const absl::Status read = form.Read(piece);
     if (!read.ok()) co_return read;
   }

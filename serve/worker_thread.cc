@@ -88,24 +88,27 @@ void WorkerThread::Destroy(std::shared_ptr<const void> large,
   has_work_.notify_one();
 }
 
-// Their work may hold much, which the thread frees.
-void WorkerThread::DropUnwanted() try {
-  to_destroy_.reserve(to_destroy_.size() + waiting_.size());
-  std::erase_if(
-      waiting_,
-      [this](const auto& other) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-        if (other->is_wanted) return false;
-        to_destroy_.push_back(std::make_shared<Work>(std::move(other->work)));
-        return true;
-      });
-} catch (const std::bad_alloc&) {
-  // They are dropped when the thread comes to them.
+// Large work takes long to free, which is left to a thread. Work with an owner
+// is freed here, because all threads may be busy for hours.
+void WorkerThread::Drop(const std::shared_ptr<Job>& job) {
+  Work work;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (std::erase(waiting_, job) == 0) return;
+  if (!job->owner.empty()) {
+    job->work.swap(work);
+    return;
+  }
+  try {
+    to_destroy_.push_back(std::make_shared<Work>(std::move(job->work)));
+    has_work_.notify_one();
+  } catch (const std::bad_alloc&) {
+    // It is freed here.
+  }
 }
 
 absl::Status WorkerThread::Add(const std::shared_ptr<Job>& job) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (is_stopped_) return Stopped();
-  DropUnwanted();
   if (std::ssize(waiting_) >= max_waiting_) {
     return ResourceExhausted("cannot ", purpose_, " now: ", max_waiting_,
                              " calls wait for it; try again later");
@@ -126,6 +129,7 @@ asio::awaitable<absl::Status> WorkerThread::Do(Work work, std::string owner) {
       asio::redirect_error(asio::use_awaitable, woken));
   job->is_wanted = false;
   if (!job->is_done) {
+    Drop(job);
     co_return MakeError(absl::StatusCode::kCancelled, "the client has gone");
   }
   co_return std::move(job->result);

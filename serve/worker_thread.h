@@ -6,10 +6,10 @@
 //   absl::StatusOr<TraceAnswer> answer =
 //       co_await drawing.Run<TraceAnswer>(draw);
 //
-// Runs as many at a time as it has threads, first come, first served. Skips
-// work whose client has gone. Work may have an owner, as long work does: then
-// it begins when no owner with less that runs waits, and one of several threads
-// is left to others.
+// Runs as many at a time as it has threads, first come, first served. Work
+// whose client goes while it waits is destroyed. Work may have an owner, as
+// long work does: then it begins when no owner with less that runs waits, and
+// one of several threads is left to others.
 //
 // Thread safety: Run from any executor's threads; Start before them; Stop from
 // any thread.
@@ -93,7 +93,8 @@ class WorkerThread {
 
   boost::asio::awaitable<absl::Status> Do(Work work, std::string owner);
   absl::Status Add(const std::shared_ptr<Job>& job);
-  void DropUnwanted() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Removes an unwanted job from those that wait, if it is one of them.
+  void Drop(const std::shared_ptr<Job>& job);
   // Returns how many jobs of the owner run; 0 if it is empty.
   int NumRunning(const std::string& owner) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -158,7 +158,8 @@ class SpeechCallsTest : public ServerFixture {
   }
   // A sample of /metrics that has no labels.
   double Count(std::string_view name) {
-    const std::string text = Get("/metrics").body;
+    const std::string text =
+        Get("/metrics", "Authorization: Bearer key-of-a\r\n").body;
     const size_t at = text.find(Concat("\nespalier:", name, " "));
     return at == text.npos ? -1 : std::stod(text.substr(text.find(' ', at)));
   }
@@ -508,6 +509,41 @@ TEST_F(SpeechCallsTest, ACallerLeavesAThreadToOthers) {
   EXPECT_EQ(Send(other).status, 200);
 }
 
+// A client that leaves before its turn, or has sent nothing yet, holds none.
+TEST_F(SpeechCallsTest, WhoLeavesOrSendsNothingHoldsNoMemory) {
+  const std::string long_form = FormText(kTranscriptions, Long());
+  ServerOptions options;
+  options.speech.max_transcriptions = 2;
+  options.max_held_bytes = 3 * std::ssize(long_form);
+  options.api_keys = ApiKeys({"key-of-a", "key-of-b"});
+  Serve(std::move(options));
+  const std::string of_a =
+      FormText(kTranscriptions, Long(), "Authorization: Bearer key-of-a\r\n");
+  const std::string of_b = FormText(
+      kTranscriptions, {{"file", Speech(35)}, {"clip_timestamps", "0,1"}},
+      "Authorization: Bearer key-of-b\r\n");
+  RawClient stays = Connect();
+  stays.Send(of_a);
+  ASSERT_TRUE(AwaitCount("transcriptions_running", 1));
+  {
+    RawClient leaves = Connect();
+    leaves.Send(of_a);
+    ASSERT_TRUE(AwaitCount("transcriptions_waiting", 1));
+    EXPECT_EQ(Send(of_b).status, 200);
+    RawClient leaves_too = Connect();
+    leaves_too.Send(of_a);
+    ASSERT_TRUE(AwaitCount("transcriptions_waiting", 2));
+    EXPECT_EQ(Send(of_b).status, 429);
+  }
+  EXPECT_TRUE(AwaitCount("transcriptions_waiting", 0));
+  EXPECT_EQ(Count("transcriptions_running"), 1);
+  RawClient sends_nothing = Connect();
+  sends_nothing.Send(of_a.substr(0, of_a.find("--b\r\n")));
+  RawClient sends_nothing_too = Connect();
+  sends_nothing_too.Send(of_a.substr(0, of_a.find("--b\r\n")));
+  EXPECT_EQ(Send(of_b).status, 200);
+}
+
 // A long one neither makes the next of its caller wait nor outlives its client,
 // its deadline or the server.
 TEST_F(SpeechCallsTest, LongOnesHoldNeitherOthersNorTheServer) {
@@ -539,10 +575,17 @@ TEST_F(SpeechCallsTest, LongOnesHoldNeitherOthersNorTheServer) {
   RawClient last = Connect();
   last.Send(FormText(kTranscriptions, Long()));
   ASSERT_TRUE(AwaitCount("transcriptions_running", 1));
+  RawClient streams = Connect();
+  streams.Send(FormText(kTranscriptions, Long({{"stream", "true"}})));
+  ASSERT_TRUE(AwaitCount("transcriptions_running", 2));
   const absl::Time begin = absl::Now();
   server_->Stop();
   EXPECT_LT(absl::Now() - begin, absl::Seconds(10));
-  EXPECT_EQ(last.Receive().status, 503);
+  for (RawClient* const client : {&last, &streams}) {
+    const RawResponse response = client->Receive();
+    EXPECT_EQ(response.status, 503);
+    EXPECT_THAT(response.body, HasSubstr("the server shuts down"));
+  }
 }
 
 }  // namespace

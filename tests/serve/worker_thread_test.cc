@@ -207,6 +207,25 @@ TEST_F(WorkerThreadTest, WhoHasGoneIsNotWorkedForAndKeepsNoPlace) {
   EXPECT_EQ(num_done, 1 + WorkerThread::kMaxWaiting);
 }
 
+// Also while every thread is busy, for hours maybe.
+TEST_F(WorkerThreadTest, LongWorkWhoseCallerLeavesHoldsNothing) {
+  Hold();
+  const auto held = std::make_shared<std::string>("what it holds");
+  asio::cancellation_signal leaves;
+  asio::co_spawn(context_,
+                 Ask(
+                     &worker_, [held] { return *held; }, &answers_, "a"),
+                 asio::bind_cancellation_slot(leaves.slot(), asio::detached));
+  context_.poll();
+  EXPECT_GT(held.use_count(), 1);
+  leaves.emit(asio::cancellation_type::terminal);
+  context_.poll();
+  EXPECT_EQ(held.use_count(), 1);
+  ASSERT_EQ(answers_.size(), 1u);
+  EXPECT_THAT(answers_[0],
+              StatusIs(absl::StatusCode::kCancelled, HasSubstr("gone")));
+}
+
 TEST_F(WorkerThreadTest, DestroysWhatIsLargeOnItsThread) {
   std::promise<std::thread::id> destroyed;
   worker_.Destroy(

@@ -22,7 +22,8 @@ namespace espalier {
 namespace {
 
 constexpr double kMaxTemperature = 100;
-// The features of these windows are kept until the language is known.
+// A window that fails at all of them takes so many searches.
+constexpr int kMaxTemperatures = 100;
 constexpr int64_t kMaxDetectionSegments = 100;
 // The end of the vocabulary of English models, which have no other mark where
 // generation_config.json does not say.
@@ -91,6 +92,11 @@ absl::Status CheckNumbers(const TranscribeOptions& options) {
   if (options.temperature.empty()) {
     return InvalidField(OptionName{"temperature"}, " must not be empty",
                         Got("[]"));
+  }
+  if (std::ssize(options.temperature) > kMaxTemperatures) {
+    return InvalidField(OptionName{"temperature"}, " must have at most ",
+                        kMaxTemperatures, " numbers",
+                        Got(options.temperature.size()));
   }
   for (const double temperature : options.temperature) {
     RETURN_IF_ERROR(
@@ -423,13 +429,17 @@ absl::Status Transcriber::Run::DetectLanguage(FeatureWindows& windows,
     tokens.push_back(language.token);
   }
   const TokenId start = parts_.whisper.start();
-  // By language: how many windows, and the highest probability.
-  std::vector<std::pair<int, double>> votes(languages.size());
-  windows.ForgetBefore(first);
+  struct Vote {
+    size_t index;  // in languages
+    int count = 0;
+    double highest = 0;  // probability
+  };
+  std::vector<Vote> votes;  // in the order in which languages were heard
   const int64_t rows = parts_.features.num_rows;
   for (int64_t i = 0; i < options_.language_detection_segments; ++i) {
     const int64_t seek = first + i * rows;
     if (seek >= windows.num_frames()) break;
+    windows.ForgetBefore(seek);
     ASSIGN_OR_RETURN(
         const Features features,
         windows.Window(seek, std::min(rows, windows.num_frames() - seek),
@@ -442,19 +452,19 @@ absl::Status Transcriber::Run::DetectLanguage(FeatureWindows& windows,
     for (const double log_prob : log_probs) sum += std::exp(log_prob - *best);
     const double probability = 1 / sum;
     const auto index = static_cast<size_t>(best - log_probs.begin());
-    auto& [count, highest] = votes[index];
-    ++count;
-    highest = std::max(highest, probability);
     if (probability > options_.language_detection_threshold) {
       language_ = &languages[index];
       language_probability_ = probability;
       return absl::OkStatus();
     }
+    auto vote = std::ranges::find(votes, index, &Vote::index);
+    if (vote == votes.end()) vote = votes.insert(vote, {.index = index});
+    ++vote->count;
+    vote->highest = std::max(vote->highest, probability);
   }
-  const auto most = std::ranges::max_element(
-      votes, {}, [](const auto& vote) { return vote.first; });
-  language_ = &languages[static_cast<size_t>(most - votes.begin())];
-  language_probability_ = most->second;
+  const auto most = std::ranges::max_element(votes, {}, &Vote::count);
+  language_ = &languages[most->index];
+  language_probability_ = most->highest;
   return absl::OkStatus();
 }
 
@@ -640,6 +650,7 @@ absl::StatusOr<Transcript> Transcriber::Run::TranscribeAll(
   const bool detects = language_ == nullptr && parts_.whisper.is_multilingual();
   if (detects && !walk.clips.empty()) {
     RETURN_IF_ERROR(DetectLanguage(*windows, walk.clips.front().first));
+    RETURN_IF_ERROR(windows->RewindTo(walk.clips.front().first, audio));
   }
   const std::string language = WithLanguage({}).language;
   TranscriptBuilder builder(

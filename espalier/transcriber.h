@@ -47,7 +47,7 @@ struct TranscribeOptions {
   SpeechTask task = SpeechTask::kTranscribe;
 
   // Tried in turn until a window passes the thresholds; each in [0, 100].
-  // 0 is a search, others draw best_of samples. At least one.
+  // 0 is a search, others draw best_of samples. From 1 to 100 of them.
   std::vector<double> temperature = {0, 0.2, 0.4, 0.6, 0.8, 1};
   FallbackThresholds thresholds = {};
   int64_t num_beams = 5;  // 1: greedy
@@ -91,7 +91,8 @@ struct TranscribeOptions {
   VadOptions vad_options = {};
 
   // Windows are tried until a language has more than this probability, but at
-  // most so many, of whose languages the most frequent is taken then.
+  // most so many, of whose languages the most frequent is taken then, and of
+  // several the one that was heard first.
   double language_detection_threshold = 0.5;
   int64_t language_detection_segments = 1;
 
@@ -132,11 +133,11 @@ class Transcriber {
   Transcriber(Transcriber&&);
   Transcriber& operator=(Transcriber&&);
 
-  // Blocks until all of the audio is transcribed. `audio` is opened twice, with
-  // a voice activity network three times.
-  // Errors: kInvalidArgument naming the option and its value, or the audio and
-  // what is wrong with it; kCancelled and kDeadlineExceeded by `call` and
-  // `on_window`; those of Generator::Generate.
+  // Blocks until all of the audio is transcribed. `audio` is opened twice, once
+  // more with a voice activity network, and once more where its language is
+  // that of several windows. Errors: kInvalidArgument naming the option and its
+  // value, or the audio and what is wrong with it; kCancelled and
+  // kDeadlineExceeded by `call` and `on_window`; those of Generator::Generate.
   absl::StatusOr<Transcript> Transcribe(
       const OpenAudio& audio, const TranscribeOptions& options = {},
       const WindowFunction& on_window = nullptr,

@@ -32,7 +32,7 @@ FeatureWindows::FeatureWindows(std::unique_ptr<AudioReader> reader,
                                int num_bands, int block_size)
     : log_mel_(std::make_unique<const LogMel>(num_bands)),
       reader_(std::move(reader)),
-      stream_(*log_mel_),
+      stream_(std::in_place, *log_mel_),
       block_(static_cast<size_t>(block_size)) {}
 
 absl::StatusOr<FeatureWindows> FeatureWindows::Open(const OpenAudio& open,
@@ -65,7 +65,7 @@ absl::StatusOr<FeatureWindows> FeatureWindows::Open(const OpenAudio& open,
 
 absl::Status FeatureWindows::ReadBlock() {
   ASSIGN_OR_RETURN(const size_t size,
-                   PushBlock(*reader_, block_, stream_, rows_));
+                   PushBlock(*reader_, block_, *stream_, rows_));
   is_at_end_ = size < block_.size();
   DropForgotten();
   return absl::OkStatus();
@@ -81,6 +81,17 @@ void FeatureWindows::DropForgotten() {
 void FeatureWindows::ForgetBefore(int64_t frame) {
   first_kept_ = std::max(first_kept_, frame);
   DropForgotten();
+}
+
+absl::Status FeatureWindows::RewindTo(int64_t frame, const OpenAudio& open) {
+  if (frame >= first_kept_) return absl::OkStatus();
+  ASSIGN_OR_RETURN(reader_, open());
+  stream_.emplace(*log_mel_);
+  rows_.clear();
+  first_row_ = 0;
+  first_kept_ = frame;
+  is_at_end_ = false;
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::shared_ptr<const FeatureMatrix>> FeatureWindows::Window(

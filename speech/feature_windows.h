@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -51,6 +52,10 @@ class FeatureWindows {
   // Forgets the frames before this one.
   void ForgetBefore(int64_t frame);
 
+  // Brings the frames from this one on back. If they were forgotten, the audio
+  // is opened and read from its beginning again. Errors: those of `open`.
+  absl::Status RewindTo(int64_t frame, const OpenAudio& open);
+
  private:
   FeatureWindows(std::unique_ptr<AudioReader> reader, int num_bands,
                  int block_size);
@@ -65,7 +70,7 @@ class FeatureWindows {
 
   std::unique_ptr<const LogMel> log_mel_;
   std::unique_ptr<AudioReader> reader_;
-  LogMelStream stream_;
+  std::optional<LogMelStream> stream_;
   std::vector<float> block_;
   int64_t num_samples_ = 0;
   int64_t num_frames_ = 0;

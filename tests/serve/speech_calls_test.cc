@@ -320,8 +320,11 @@ TEST_F(SpeechCallsTest, WrongFieldsAreRefusedByName) {
     std::string param;
     std::string message;
   };
+  std::string many = "1";
+  for (int i = 0; i < 100; ++i) many += ",1";
   const Case cases[] = {
       {{{"language", "xx"}}, "language", "xx"},
+      {{{"temperatures", many}}, "temperatures", "at most 100 numbers"},
       {{{"response_format", "tsv"}}, "response_format", "got \"tsv\""},
       {{{"temperature", "warm"}}, "temperature", "a number, got \"warm\""},
       {{{"temperature", "nan"}}, "temperature", "must be a number"},

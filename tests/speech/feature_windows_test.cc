@@ -97,6 +97,24 @@ TEST(FeatureWindowsTest, FarOnesNeedNotBeReadWithAllBeforeThem) {
             std::vector<float>(all.begin() + 5900 * kBands, all.end()));
 }
 
+TEST(FeatureWindowsTest, ForgottenOnesAreTheSameAfterRewinding) {
+  const std::vector<float> samples = Noise(7 * kSpeechRate, 0.5F);
+  const OpenAudio open = OpenSamples(samples);
+  auto windows = FeatureWindows::Open(open, kBands);
+  ASSERT_OK(windows);
+  const auto first = windows->Window(100, 300, 300);
+  ASSERT_OK(first);
+  windows->ForgetBefore(500);
+  ASSERT_OK(windows->Window(500, 200, 300));
+  ASSERT_OK(windows->RewindTo(100, open));
+  const auto again = windows->Window(100, 300, 300);
+  ASSERT_OK(again);
+  EXPECT_EQ((*again)->values, (*first)->values);
+  // Frames that are there are not read again.
+  ASSERT_OK(windows->RewindTo(
+      100, [] { return absl::InternalError("must not be opened"); }));
+}
+
 TEST(FeatureWindowsTest, OfSilenceAreFinite) {
   auto windows =
       FeatureWindows::Open(OpenSamples(std::vector<float>(1600)), kBands);

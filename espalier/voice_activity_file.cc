@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/shown_bytes.h"
@@ -16,6 +17,12 @@ namespace espalier {
 
 absl::StatusOr<std::shared_ptr<const VoiceActivity>> LoadVoiceActivity(
     const std::string& path) {
+  for (const std::string_view other : {".onnx", ".jit", ".pt"}) {
+    if (!path.ends_with(other)) continue;
+    return InvalidArgument(path, " must be a file of safetensors, got ", other,
+                           ": take silero_vad_16k.safetensors, which the ",
+                           "Python package silero-vad has beside it");
+  }
   ASSIGN_OR_RETURN(const SafetensorsFile file, SafetensorsFile::Open(path));
   std::map<std::string, VoiceTensor> tensors;
   for (const auto& [name, stored] : file.tensors()) {

@@ -81,6 +81,22 @@ absl::StatusOr<Sndfile> OpenSndfile(ByteSource& source, SF_INFO& info) {
   return file;
 }
 
+// Returns the name of a format with audio that is not read, by the first bytes
+// of a file; empty: none.
+std::string_view NameOfContainer(std::string_view bytes) {
+  if (bytes.substr(0, 12).find("ftyp") == 4) return "MP4";
+  if (bytes.starts_with("\x1a\x45\xdf\xa3")) return "Matroska or WebM";
+  if (bytes.starts_with("RIFF") && bytes.substr(0, 12).ends_with("AVI ")) {
+    return "AVI";
+  }
+  if (bytes.starts_with("\x30\x26\xb2\x75\x8e\x66\xcf\x11")) return "ASF";
+  if (bytes.starts_with("FLV\x01")) return "FLV";
+  if (bytes.starts_with("\xff\xf1") || bytes.starts_with("\xff\xf9")) {
+    return "AAC";
+  }
+  return "";
+}
+
 std::string NameOfFormat(int format) {
   SF_FORMAT_INFO info{.format = format & SF_FORMAT_TYPEMASK,
                       .name = nullptr,
@@ -110,7 +126,13 @@ class SndfileReader : public AudioReader {
     }
     SF_INFO info{};
     absl::StatusOr<Sndfile> file = OpenSndfile(source_, info);
-    if (!file.ok()) return Annotate(file.status(), name_);
+    if (!file.ok()) {
+      const std::string_view container = NameOfContainer(source_.bytes);
+      if (container.empty()) return Annotate(file.status(), name_);
+      return InvalidArgument(name_, " is ", container, ", which is not read: ",
+                             "make audio of it first, as with ffmpeg -i FILE ",
+                             "audio.wav");
+    }
     file_ = *std::move(file);
     if (info.samplerate < kMinRate || info.samplerate > kMaxRate) {
       return InvalidArgument(name_, " has ", info.samplerate,

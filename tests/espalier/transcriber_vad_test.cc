@@ -159,6 +159,8 @@ TEST_F(TranscriberVadTest, WhatDoesNotFitIsAnErrorThatNamesIt) {
     return std::string(LoadVoiceActivity(files_.path(name)).status().message());
   };
   EXPECT_THAT(load_error("none"), HasSubstr(files_.path("none")));
+  EXPECT_THAT(load_error("silero_vad.onnx"),
+              HasSubstr("got .onnx: take silero_vad_16k.safetensors"));
   auto tensors = ToneTensors();
   tensors.erase("conv3.weight");
   files_.Write("short", SafetensorsOf(tensors));

@@ -11,9 +11,11 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/file.h"
+#include "base/status.h"
 #include "tests/few_cases.h"
 #include "tests/scratch_directory.h"
 #include "tests/speech/signals.h"
@@ -226,6 +228,24 @@ TEST(AudioReaderTest, RefusesWhatIsNoAudio) {
   EXPECT_THAT(
       ReadBytes(std::string(100'000, '\0')),
       StatusIs(kInvalid, HasSubstr("upload: libsndfile cannot read it")));
+}
+
+TEST(AudioReaderTest, SaysHowToReadOfVideo) {
+  const std::string rest(100, '\0');
+  const std::pair<std::string, std::string> cases[] = {
+      {std::string("\0\0\0\x20", 4) + "ftypisom", "MP4"},
+      {"\x1a\x45\xdf\xa3", "Matroska or WebM"},
+      {"RIFF????AVI LIST", "AVI"},
+      {"\x30\x26\xb2\x75\x8e\x66\xcf\x11", "ASF"},
+      {"FLV\x01", "FLV"},
+      {"\xff\xf1\x50\x80", "AAC"}};
+  for (const auto& [bytes, name] : cases) {
+    EXPECT_THAT(
+        ReadBytes(bytes + rest),
+        StatusIs(kInvalid, HasSubstr(Concat("upload is ", name,
+                                            ", which is not read: make audio "
+                                            "of it first, as with ffmpeg"))));
+  }
 }
 
 TEST(AudioReaderTest, NamesFilesThatCannotBeRead) {

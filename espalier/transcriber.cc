@@ -29,6 +29,9 @@ constexpr int64_t kMaxDetectionSegments = 100;
 // generation_config.json does not say.
 constexpr TokenId kEnglishEnd = 50256;
 constexpr int64_t kMaxSequences = 1000;
+// Key/value memory until the model's sizes are known: on a GPU it is taken at
+// once, and others may leave little. A page of the largest Whisper has 5 MiB.
+constexpr int64_t kFirstCacheBytes = int64_t{64} << 20;
 // Positions of the shortest decoder that has room for a prompt and a text.
 constexpr int kMinContext = 16;
 
@@ -178,6 +181,24 @@ class CallReader : public AudioReader {
   const std::unique_ptr<AudioReader> reader_;
   const std::function<absl::Status()> check_;
 };
+
+// Returns an error of the generator's in words of windows: the caller knows of
+// no requests.
+absl::Status OfWindow(const absl::Status& error) {
+  constexpr std::string_view kNeverFits = "the request can never fit";
+  constexpr std::string_view kOption = "kv_cache_bytes";
+  const std::string message = Message(error);
+  std::string_view sizes = message;
+  if (!sizes.starts_with(kNeverFits)) return error;
+  sizes.remove_prefix(kNeverFits.size());
+  constexpr char kSubject[] = "a window can never be decoded";
+  if (!sizes.ends_with(kOption)) {
+    return WithParts(error, MessageParts(kSubject, Concat(sizes)));
+  }
+  sizes.remove_suffix(kOption.size());
+  return WithParts(error,
+                   MessageParts(kSubject, Concat(sizes), OptionName{kOption}));
+}
 
 // Returns the error without its parts, as Generator's calls do.
 absl::Status WithoutErrorParts(absl::Status error) {
@@ -400,9 +421,11 @@ absl::Status Transcriber::Run::CheckCall() const {
 
 absl::StatusOr<Generation> Transcriber::Run::Generate(Request request) const {
   RETURN_IF_ERROR(CheckCall());
-  return parts_.generator->GenerateTokens(
+  absl::StatusOr<Generation> generation = parts_.generator->GenerateTokens(
       std::move(request),
       {.timeout = call_.timeout - (absl::Now() - start_), .stop = call_.stop});
+  if (!generation.ok()) return OfWindow(generation.status());
+  return generation;
 }
 
 absl::StatusOr<std::vector<double>> Transcriber::Run::Score(
@@ -703,15 +726,16 @@ absl::StatusOr<Transcriber> Transcriber::Load(const std::string& directory,
                                               int num_sequences) {
   RETURN_IF_ERROR(WithoutErrorParts(
       CheckCount("num_sequences", num_sequences, 1, kMaxSequences)));
-  absl::StatusOr<Generator> generator = Generator::Load(directory, options);
+  GeneratorOptions sized = options;
+  if (!options.kv_cache_bytes) sized.kv_cache_bytes = kFirstCacheBytes;
+  absl::StatusOr<Generator> generator = Generator::Load(directory, sized);
   RETURN_IF_ERROR(generator.status());
   if (!options.kv_cache_bytes && generator->description().encoder) {
     const ModelDescription model = generator->description();
-    GeneratorOptions again = options;
-    again.kv_cache_bytes = PagesOf(model, num_sequences) * model.page_bytes;
-    again.loaded_weights = generator->weights();
+    sized.kv_cache_bytes = PagesOf(model, num_sequences) * model.page_bytes;
+    sized.loaded_weights = generator->weights();
     generator = absl::UnknownError("replaced");  // before the next one's memory
-    generator = Generator::Load(directory, again);
+    generator = Generator::Load(directory, sized);
     RETURN_IF_ERROR(generator.status());
   }
   return Create(std::make_shared<Generator>(*std::move(generator)), directory);

@@ -221,7 +221,7 @@ TEST_F(TranscriberTest, LanguagesAreDetectedOrGiven) {
   EXPECT_EQ(given->text, detected->text);
 }
 
-// Where no window is sure, the language of most, and of several the first's.
+// If no window is sure; ties go to the language that was heard first.
 TEST_F(TranscriberTest, TheLanguageOfMostWindowsIsTaken) {
   const Transcriber transcriber = Load();
   constexpr int kWindows = 3;
@@ -469,6 +469,16 @@ TEST_F(TranscriberTest, RefusesOptionsByName) {
                  "initial_prompt must be UTF-8");
   expect_refused([](auto& o) { o.prefix = std::string(200, 'x'); },
                  "prefix must have at most 19 tokens, got ");
+}
+
+TEST_F(TranscriberTest, SaysThatAWindowDoesNotFit) {
+  const Transcriber transcriber =
+      Load({.num_threads = 1, .kv_cache_bytes = 10'000});
+  EXPECT_THAT(transcriber.TranscribeFile(Audio(1)).status(),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       AllOf(StartsWith("a window can never be decoded: it "
+                                        "needs "),
+                             HasSubstr("raise kv_cache_bytes"))));
 }
 
 TEST_F(TranscriberTest, RefusesAudioThatIsNone) {

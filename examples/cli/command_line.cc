@@ -556,6 +556,10 @@ void AddTranscribeCommand(CLI::App* app, std::span<char* const> args,
       ->option_text("...");
   AddTranscribeOptions(command, options.get());
   AddGeneratorOptions(command, &options->runtime);
+  // Defaults of requests, of which transcriptions have none.
+  command->remove_option(command->get_option("--generation-config"));
+  command->get_option("--kv-cache-mib")
+      ->description("key/value memory in MiB; default that of two windows");
   command->footer(kTranscribeExamples);
   SetCallback(command, args, options, &options->runtime.names, RunTranscribe,
               exit_code);

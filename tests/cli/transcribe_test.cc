@@ -85,10 +85,44 @@ TEST_F(TranscribeTest, GoesOnAfterAFileThatIsNoAudio) {
   const std::string text = files_.Write("b.wav", "no audio");
   const ProgramRun run = Run({text, audio});
   EXPECT_EQ(run.exit_code, 1);
-  EXPECT_EQ(run.out, Run({audio}).out);
+  EXPECT_EQ(run.out, Concat("==> ", audio, " <==\n", Run({audio}).out));
   EXPECT_THAT(run.err, StartsWith("espalier: " + text));
   const ProgramRun none = Run({text});
   EXPECT_EQ(none.exit_code, 2);
+}
+
+TEST_F(TranscribeTest, TellsFilesApart) {
+  const std::string a = Audio("a.wav", 1.3);
+  const std::string b = Audio("b.wav", 2.3);
+  const ProgramRun both = Run({a, b});
+  EXPECT_EQ(both.exit_code, 0) << both.err;
+  EXPECT_EQ(both.out, Concat("==> ", a, " <==\n", Run({a}).out, "\n==> ", b,
+                             " <==\n", Run({b}).out));
+  const ProgramRun lines = Run({a, b, "-f", "json"});
+  const json::value alone = ParseLines(Run({b, "-f", "json"}).out)[0];
+  EXPECT_FALSE(alone.as_object().contains("file"));
+  const json::value second = ParseLines(lines.out)[1];
+  EXPECT_EQ(second.at("file"), json::value(b));
+  EXPECT_EQ(second.at("segments"), alone.at("segments"));
+  const ProgramRun files = Run({a, b, "-f", "srt", "-o", files_.path("out")});
+  EXPECT_THAT(files.out, HasSubstr(Concat("\n\n==> ", b, " <==\n[")));
+  EXPECT_THAT(ReadText(files_.path("out/b.srt")), StartsWith("1\n"));
+}
+
+// Before hours of transcription, and what is there stays.
+TEST_F(TranscribeTest, FindsOutFirstThatResultsCannotBeWritten) {
+  const std::string audio = Audio("talk.wav", 1.3);
+  const std::string directory = files_.path("out");
+  std::filesystem::create_directories(directory + "/talk.json");
+  files_.Write("out/talk.vtt", "before");
+  const ProgramRun run = Run({audio, "-f", "all", "-o", directory});
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_EQ(run.out, "");
+  EXPECT_THAT(run.err,
+              StartsWith(Concat("espalier: --output-dir: cannot write ",
+                                directory, "/talk.json: ")));
+  EXPECT_FALSE(std::filesystem::exists(directory + "/talk.txt"));
+  EXPECT_EQ(ReadText(directory + "/talk.vtt"), "before");
 }
 
 TEST_F(TranscribeTest, HasOptionsByTheNamesOfOthers) {
@@ -183,6 +217,8 @@ TEST_F(TranscribeTest, RefusesWhatItDoesNotHave) {
                  "--vad-threshold needs --vad-model");
   expect_refused({audio, "--vad_model", audio}, Concat("--vad-model: ", audio));
   expect_refused({audio, "--batch_size", "8"}, "one after the other");
+  expect_refused({audio, "--generation-config", "none"},
+                 "transcribe has no option --generation-config");
   expect_refused({audio, "-f", "doc"},
                  "-f must be txt, vtt, srt, tsv, json or all, got \"doc\"");
   expect_refused({audio, "-f", "all"}, "-f all needs --output-dir");
@@ -201,6 +237,8 @@ TEST_F(TranscribeTest, RefusesWhatItDoesNotHave) {
   expect_refused({audio, "--task", "sing"},
                  "--task must be transcribe or translate, got \"sing\"");
   expect_refused({}, "audio");
+  EXPECT_THAT(RunEspalier({"transcribe", "--help"}).out,
+              HasSubstr("default that of two"));
   const ProgramRun other =
       RunEspalier({"transcribe", "-m", ModelDirectory("en-fr"), audio});
   EXPECT_EQ(other.exit_code, 2);

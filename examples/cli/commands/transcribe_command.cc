@@ -14,6 +14,7 @@
 
 #include "base/field_error.h"
 #include "base/json.h"
+#include "base/shown_bytes.h"
 #include "base/status.h"
 #include "base/stopwatch.h"
 #include "base/wording.h"
@@ -25,6 +26,7 @@
 #include "examples/cli/runtime/interrupt.h"
 #include "examples/cli/runtime/runtime.h"
 #include "request/generation_defaults.h"
+#include "speech/transcript_json.h"
 
 namespace espalier::cli {
 namespace {
@@ -125,15 +127,33 @@ absl::Status CheckNames(const TranscribeCommandOptions& options) {
   return absl::OkStatus();
 }
 
-absl::Status MakeOutputDir(const std::string& directory) {
+std::string ResultPath(const TranscribeCommandOptions& options,
+                       const std::string& file, TranscriptFormat format) {
+  return Concat(options.output_dir, "/", StemOf(file), ".", NameOf(format));
+}
+
+// Makes the directory, and finds out whether results can be written there: not
+// after hours of transcription. Files that are there keep their contents.
+absl::Status MakeOutputDir(const TranscribeCommandOptions& options,
+                           const Formats& formats) {
+  const std::string& directory = options.output_dir;
   if (directory.empty()) return absl::OkStatus();
   std::error_code error;
   std::filesystem::create_directories(directory, error);
-  if (!error && std::filesystem::is_directory(directory, error)) {
-    return absl::OkStatus();
+  if (error || !std::filesystem::is_directory(directory, error)) {
+    return FailedPrecondition("--output-dir: cannot make ", directory, ": ",
+                              error ? error.message() : "it is no directory");
   }
-  return FailedPrecondition("--output-dir: cannot make ", directory, ": ",
-                            error ? error.message() : "it is no directory");
+  for (const std::string& file : options.files) {
+    for (const TranscriptFormat format : formats) {
+      const std::string path = ResultPath(options, file, format);
+      const bool is_new = !std::filesystem::exists(path, error);
+      if (std::filesystem::is_other(path, error)) continue;  // such as a pipe
+      RETURN_IF_ERROR(Annotate(Output::Open(path).status(), "--output-dir"));
+      if (is_new) std::filesystem::remove(path, error);
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<Transcriber> LoadTranscriber(
@@ -230,11 +250,9 @@ class SpeechRun {
     ASSIGN_OR_RETURN(const AudioInput input,
                      AudioInput::Open(file, stop_.get_token()));
     SpeechProgress progress(input.name());
-    bool has_header = !IsToStdout();
+    bool has_header = false;
     const auto write_header = [&] {
-      if (!std::exchange(has_header, true)) {
-        output_.Write(TranscriptHeader(formats_[0]));
-      }
+      if (!std::exchange(has_header, true)) PrintHeader(input.name());
     };
     const auto on_window = [&](std::span<const TranscriptSegment> segments,
                                const TranscribeProgress& done) {
@@ -249,15 +267,36 @@ class SpeechRun {
         transcriber_.Transcribe([&] { return input.Read(); }, transcribe_,
                                 on_window, {.stop = stop_.get_token()});
     progress.Erase();
-    RETURN_IF_ERROR(transcript.status());
+    RETURN_IF_ERROR(InFlags(transcript.status()));
     write_header();
     Count(*transcript);
-    if (!IsToStdout()) return WriteFiles(StemOf(file), *transcript);
+    if (!IsToStdout()) return WriteFiles(file, *transcript);
     if (formats_[0] == TranscriptFormat::kJson) {
-      output_.Write(FormatTranscript(*transcript, TranscriptFormat::kJson));
+      output_.Write(JsonLine(input.name(), *transcript));
       output_.Flush();
     }
     return absl::OkStatus();
+  }
+
+  // As head and tail do, where there are several files.
+  void PrintHeader(const std::string& name) {
+    const bool is_text =
+        IsToStdout() ? formats_[0] == TranscriptFormat::kTxt : options_.verbose;
+    if (is_text && options_.files.size() > 1) {
+      output_.Write(Concat(std::exchange(has_printed_, true) ? "\n" : "",
+                           "==> ", name, " <==\n"));
+    }
+    if (IsToStdout()) output_.Write(TranscriptHeader(formats_[0]));
+  }
+
+  // With the name of its file, where there are several.
+  std::string JsonLine(const std::string& name, const Transcript& transcript) {
+    json::object line;
+    if (options_.files.size() > 1) {
+      line["file"] = IsUtf8(name) ? name : BytesInQuotes(name);
+    }
+    for (const auto& [key, value] : ToJson(transcript)) line[key] = value;
+    return WriteJson(line) + "\n";
   }
 
   void Print(const TranscriptSegment& segment) {
@@ -270,11 +309,10 @@ class SpeechRun {
     }
   }
 
-  absl::Status WriteFiles(const std::string& stem,
+  absl::Status WriteFiles(const std::string& name,
                           const Transcript& transcript) const {
     for (const TranscriptFormat format : formats_) {
-      const std::string path =
-          Concat(options_.output_dir, "/", stem, ".", NameOf(format));
+      const std::string path = ResultPath(options_, name, format);
       ASSIGN_OR_RETURN(const std::unique_ptr<Output> file, Output::Open(path));
       file->CutToNothing();
       file->Write(FormatTranscript(transcript, format));
@@ -300,6 +338,7 @@ class SpeechRun {
   const Transcriber& transcriber_;
   Output& output_;
   std::stop_source stop_;
+  bool has_printed_ = false;  // an earlier file
   SpeechFigures figures_;
 };
 
@@ -352,13 +391,13 @@ absl::StatusOr<int> RunTranscribe(const TranscribeCommandOptions& options) {
   TranscribeOptions transcribe = options.transcribe;
   ASSIGN_OR_RETURN(transcribe.temperature, Temperatures(options));
   RETURN_IF_ERROR(LoadVad(options, &transcribe));
+  RETURN_IF_ERROR(MakeOutputDir(options, formats));
   ASSIGN_OR_RETURN(const Transcriber transcriber, LoadTranscriber(options));
   const auto name_of = [&](std::string_view option) {
     return options.runtime.names.Of(option);
   };
   RETURN_IF_ERROR(
       InWordsOf({.option = name_of}, transcriber.Check(transcribe)));
-  RETURN_IF_ERROR(MakeOutputDir(options.output_dir));
   ASSIGN_OR_RETURN(const std::unique_ptr<Output> output, Output::Open("-"));
   SpeechRun run(options, transcribe, formats, transcriber, *output);
   const Stopwatch watch;
@@ -398,8 +437,9 @@ of a video make audio first, as above.
 
 Windows of 30 s are decoded one after the other, and segments are printed as
 they end: with --output-format txt, vtt, srt or tsv as parts of that file. On a
-terminal stderr shows how far it is. With --output-dir there is a file for each
-audio and format, written when its audio has been transcribed.
+terminal stderr shows how far it is. With several files a line with its name
+stands before each, and in JSON its name is "file". With --output-dir there is
+a file for each audio and format, written when its audio has been transcribed.
 
 A window whose text repeats itself or is unlikely is decoded again at the next
 temperature. If all fail the likeliest that does not repeat itself is taken.

@@ -141,9 +141,12 @@ absl::StatusOr<GrammarLanguage> CompileKind(const ConstraintParams& params,
                      ReadToolCallRules("constraint.tool_calls", json));
     return CompileToolCalls(rules, SpecialMarksOf(rules.format, tokenizer));
   }
-  if (params.regex) return CompileRegex(*params.regex);
   if (params.choice) return CompileChoice(params.choice->items());
   // must_contain needs an automaton without calls.
+  if (params.regex && !params.must_contain.empty()) {
+    return CompileRegex(*params.regex);
+  }
+  if (params.regex) return CompileRegexWithCalls(*params.regex);
   const JsonSchemaOptions options = {
       .has_spaces = params.has_spaces,
       .only_recursion_is_called = !params.must_contain.empty()};

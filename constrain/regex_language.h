@@ -5,6 +5,9 @@
 //
 // Texts are UTF-8; the pattern matches code points.
 //
+// A repetition has a copy of its states for each time, unless it has a counter
+// (CompileRegexWithCalls): "[^"]{0,100000}" has as many states as "[^"]*" then.
+//
 // Thread safety: functions without state.
 #pragma once
 
@@ -13,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "constrain/byte_automaton.h"
 #include "constrain/compile_budget.h"
+#include "constrain/pushdown_automaton.h"
 
 namespace espalier {
 
@@ -30,5 +34,16 @@ absl::StatusOr<ByteAutomaton> CompileRegex(
 absl::StatusOr<ByteAutomaton> CompileRegex(std::string_view pattern,
                                            RegexMatching matching,
                                            CompileBudget* budget);
+
+// As the first, of whole texts. A repetition of one character whose greatest
+// number is more than `max_unrolled` above the least one is a call of an
+// automaton that counts, if a character of another ASCII class follows it, and
+// if no text reaches it with two counts: where it may begin at one place, it
+// may not begin at a later one that it reaches from there. If the automaton
+// would exceed `limits`, shorter repetitions are counted, too. Without any the
+// language is a ByteAutomaton.
+absl::StatusOr<GrammarLanguage> CompileRegexWithCalls(
+    std::string_view pattern, int max_unrolled = 1024,
+    const CompileLimits& limits = {});
 
 }  // namespace espalier

@@ -329,6 +329,15 @@ TEST(ConstraintCacheTest, LegalTokensAreTheModels) {
   EXPECT_LT(legal.back(), 270);
 }
 
+TEST(ConstraintCacheTest, LongRepetitionsAreCountedWithoutMustContain) {
+  ConstraintCache cache(SharedEnFrTokenizer(), CachedModel());
+  const std::string regex = "<[a-z]{0,1000000}>";
+  EXPECT_OK(cache.Get(WithRegex(regex)));
+  const Request request = Constrained({.regex = regex, .must_contain = {"a"}});
+  EXPECT_THAT(cache.Get(request),
+              StatusIs(kInvalid, HasSubstr("constraint.regex: it needs more")));
+}
+
 TEST(ConstraintCacheTest, WhatCannotBeCompiledIsNamed) {
   ConstraintCache cache(SharedEnFrTokenizer(), CachedModel());
   for (const auto& [regex, message] :

@@ -1,4 +1,4 @@
-// Strings with a counter, against the same strings without one.
+// Strings and repetitions with a counter, against the same without one.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,9 +15,12 @@
 #include "base/json.h"
 #include "base/status.h"
 #include "constrain/json_schema.h"
+#include "constrain/pushdown_configurations.h"
 #include "constrain/pushdown_constraint.h"
+#include "constrain/regex_language.h"
 #include "constrain/start_after.h"
 #include "constrain/text_constraint.h"
+#include "tests/constrain/random_patterns.h"
 #include "tests/constrain/random_schemas.h"
 #include "tests/few_cases.h"
 #include "tests/status_matchers.h"
@@ -27,6 +30,7 @@ namespace {
 
 using ::espalier::testing::Cases;
 using ::espalier::testing::RandomSchema;
+using ::espalier::testing::StatusIs;
 using ::testing::StartsWith;
 
 using State = Constraint::State;
@@ -301,6 +305,118 @@ TEST(CountedStringsTest, ALongLimitIsExact) {
     ASSERT_NE(state, Constraint::kNone) << text;
     EXPECT_TRUE(constraint->ends(state, kMuchRoom));
   }
+}
+
+// Compares what tokens may follow, and texts that end near the least room.
+void ExpectSameRegex(const std::string& pattern, bool is_counted) {
+  SCOPED_TRACE(pattern);
+  ASSERT_OK_AND_ASSIGN(const ByteAutomaton texts, CompileRegex(pattern));
+  ASSERT_OK_AND_ASSIGN(GrammarLanguage language,
+                       CompileRegexWithCalls(pattern, /*max_unrolled=*/1));
+  auto* const automaton = std::get_if<PushdownAutomaton>(&language);
+  ASSERT_EQ(automaton != nullptr, is_counted);
+  if (!is_counted) {
+    EXPECT_TRUE(std::get<ByteAutomaton>(language) == texts);
+    return;
+  }
+  ASSERT_OK_AND_ASSIGN(const auto unrolled, UnrolledTexts(texts));
+  ASSERT_OK_AND_ASSIGN(const auto counted, CountedTexts(std::move(*automaton)));
+  ExpectSameTokens(*counted, *unrolled, 400);
+  std::mt19937_64 random(1);
+  const int least = counted->MinRoom(true);
+  EXPECT_GE(least, unrolled->MinRoom(true));
+  for (int i = 0; i < 20; ++i) {
+    const std::string text = WalkThrough(*counted, least + i / 2, random);
+    EXPECT_TRUE(texts.Match(text).in_language) << text;
+  }
+}
+
+TEST(CountedStringsTest, RepetitionsHaveTheTokensOfUnrolledOnes) {
+  for (const char* const pattern :
+       {"a{0,5};", "a{1,9}b", "[ab]{3,7}\n", R"([a-zé€😀]{1,6}")", ".{0,4}\n",
+        R"([ab]{0,6}[0-9]b")", R"("[^"]{0,7}")", "a{0,3}nb{0,4}a",
+        R"((?:a{0,5}"|b{2,8}n)*)", "(?:[ab]{1,4},){3}",
+        R"((?:a{1,3}|bb|)[0-9]{2,5}n)", R"(null|a{2,6}|\{[ab]{0,5}\})",
+        R"((?:\[a{0,4}\]){0,5})", "(?:aa|b)[ab]{0,4}\"|é{2,5}a"}) {
+    ExpectSameRegex(pattern, /*is_counted=*/true);
+  }
+}
+
+TEST(CountedStringsTest, OtherRepetitionsAreUnrolled) {
+  // They end the text, may have two counts, or a byte does not tell their end.
+  for (const char* const pattern :
+       {"a{0,5}", "a{0,5}b?", "a*a{1,5}b", "(?:a{1,3}b?)*", "[ab]*b{2,9};",
+        "(?:a|ab)[bc]{1,4};", "(?:ab){1,5};", "a{3};", "a{4,};", "a{1,2};",
+        "[ab]{0,5}b", "[é]{0,5}ü", "a{0,3}b{0,4}a{2,5}n"}) {
+    ExpectSameRegex(pattern, /*is_counted=*/false);
+  }
+}
+
+TEST(CountedStringsTest, RandomPatternsHaveTheirTexts) {
+  std::mt19937_64 random(5);
+  int num_counted = 0;
+  const int num_patterns = Cases(400, 40);
+  const std::vector<std::string> texts = testing::AllTexts("abc", 5);
+  for (int i = 0; i < num_patterns; ++i) {
+    const std::string pattern =
+        Concat(testing::RandomPattern(3, random), "[ab]{", i % 3, ",",
+               i % 3 + 2 + i % 2, "}c", testing::RandomPattern(4, random));
+    SCOPED_TRACE(pattern);
+    const absl::StatusOr<ByteAutomaton> unrolled = CompileRegex(pattern);
+    const absl::StatusOr<GrammarLanguage> language =
+        CompileRegexWithCalls(pattern, /*max_unrolled=*/1);
+    ASSERT_EQ(language.ok(), unrolled.ok()) << language.status();
+    if (!unrolled.ok()) continue;
+    const auto* const counted = std::get_if<PushdownAutomaton>(&*language);
+    if (counted == nullptr) {
+      EXPECT_TRUE(std::get<ByteAutomaton>(*language) == *unrolled);
+      continue;
+    }
+    ++num_counted;
+    const PushdownConfigurations configurations(
+        std::make_shared<const PushdownAutomaton>(*counted), counted->bytes());
+    for (const std::string& text : texts) {
+      const auto match = configurations.Match(text);
+      const auto expected = unrolled->Match(text);
+      ASSERT_EQ(match.in_language, expected.in_language) << text;
+      ASSERT_EQ(match.num_matched, expected.num_matched) << text;
+    }
+  }
+  EXPECT_GT(num_counted, num_patterns / 8);
+}
+
+TEST(CountedStringsTest, ALongRepetitionTakesFewStates) {
+  ASSERT_OK_AND_ASSIGN(GrammarLanguage language,
+                       CompileRegexWithCalls("x[a-zé]{1,100000};"));
+  auto& automaton = std::get<PushdownAutomaton>(language);
+  EXPECT_LT(automaton.num_states(), 20);
+  ASSERT_OK_AND_ASSIGN(const auto counted, CountedTexts(std::move(automaton)));
+  State state = AfterBytes(*counted, counted->start(), "x");
+  EXPECT_EQ(AfterBytes(*counted, state, ";"), Constraint::kNone);
+  for (const int num_letters : {1, 49'999, 50'000}) {
+    state = AfterBytes(*counted, state, Copies("é", num_letters));
+    ASSERT_NE(state, Constraint::kNone);
+    EXPECT_NE(AfterBytes(*counted, state, ";"), Constraint::kNone);
+  }
+  EXPECT_EQ(AfterBytes(*counted, state, "\xC3"), Constraint::kNone);
+  EXPECT_EQ(AfterBytes(*counted, state, "a"), Constraint::kNone);
+  state = AfterBytes(*counted, state, ";");
+  ASSERT_NE(state, Constraint::kNone);
+  EXPECT_TRUE(counted->ends(state, kMuchRoom));
+}
+
+TEST(CountedStringsTest, ShortRepetitionsAreCountedWhereCopiesAreTooMany) {
+  const CompileLimits limits = {.max_states = 1000};
+  EXPECT_FALSE(
+      CompileRegex("[a-z]{1,900};[0-9]{1,900};", RegexMatching::kWhole, limits)
+          .ok());
+  ASSERT_OK_AND_ASSIGN(
+      const GrammarLanguage language,
+      CompileRegexWithCalls("[a-z]{1,900};[0-9]{1,900};", 1024, limits));
+  EXPECT_LT(std::get<PushdownAutomaton>(language).num_states(), 20);
+  EXPECT_THAT(CompileRegexWithCalls("(?:ab){1,900}", 1024, limits),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "it needs more than 1000 states, the limit"));
 }
 
 TEST(CountedStringsTest, CountsFarFromTheLimitHaveOneList) {

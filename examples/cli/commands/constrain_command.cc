@@ -69,6 +69,13 @@ absl::StatusOr<GrammarLanguage> CompileGrammarFile(
   return CompileGbnf(grammar);
 }
 
+absl::StatusOr<GrammarLanguage> CompileRegexOf(
+    const ConstrainOptions& options) {
+  // --must-contain needs an automaton without calls.
+  if (!options.must_contain.empty()) return CompileRegex(options.regex);
+  return CompileRegexWithCalls(options.regex);
+}
+
 int NumKinds(const ConstrainOptions& options) {
   return (options.regex.empty() ? 0 : 1) + (options.choices.empty() ? 0 : 1) +
          (options.json_schema.empty() ? 0 : 1) +
@@ -91,7 +98,7 @@ absl::StatusOr<GrammarLanguage> CompileOwn(const ConstrainOptions& options) {
     if (!choice.ok()) return Annotate(choice.status(), "--choice");
     return choice;
   }
-  absl::StatusOr<ByteAutomaton> regex = CompileRegex(options.regex);
+  absl::StatusOr<GrammarLanguage> regex = CompileRegexOf(options);
   if (!regex.ok()) return Annotate(regex.status(), "--regex");
   return regex;
 }
@@ -129,6 +136,7 @@ absl::StatusOr<GrammarLanguage> Compile(const ConstrainOptions& options) {
 
 // The option that has the language, if it has calls.
 std::string_view OptionOf(const ConstrainOptions& options) {
+  if (!options.regex.empty()) return "--regex";
   return options.grammar.empty() ? "--json-schema" : "--grammar";
 }
 

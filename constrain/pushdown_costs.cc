@@ -21,6 +21,7 @@ absl::StatusOr<PushdownCosts> CountPushdownCosts(
     return std::max(costs.more.back()[call.callee],
                     automaton.MoreBelowLeast(call.callee, 0));
   };
+  const CountTokensWithCalls count = TokenCounter(automaton, tokens);
   std::vector<CountedEdge> calls;
   for (int level = 0; level <= automaton.max_depth(); ++level) {
     // A step is some nanoseconds; most edges are none.
@@ -42,7 +43,7 @@ absl::StatusOr<PushdownCosts> CountPushdownCosts(
     calls = std::move(edges);
     // The first levels are most of what texts use.
     max_steps /= 2;
-    TokensToEnd counts = CountTokensToEnd(automaton, calls, tokens, max_steps);
+    TokensToEnd counts = count(calls, max_steps);
     costs.more.push_back(std::move(counts.more));
     costs.is_exact &= counts.is_exact;
   }

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <map>
+#include <memory>
 #include <span>
 #include <string_view>
 #include <unordered_map>
@@ -184,9 +185,7 @@ class SureAutomaton {
 template <typename Automaton>
 class Search {
  public:
-  //   calls  by `from`
-  Search(const Automaton& automaton, std::span<const CountedEdge> calls,
-         const TokenSuffixes& tokens)
+  Search(Automaton automaton, const TokenSuffixes& tokens)
       : automaton_(automaton),
         tokens_(tokens),
         sources_(automaton),
@@ -194,11 +193,9 @@ class Search {
         is_token_(automaton.num_classes()),
         bits_of_class_(automaton.num_classes()),
         sets_(&sources_, automaton.num_classes()),
-        more_(automaton.num_states(), TokensToEnd::kNever),
         path_(tokens.max_depth() + 1),
         bits_after_(automaton.num_states()),
         visited_(automaton.num_states()) {
-    for (const CountedEdge& call : calls) calls_to_.emplace(call.to, call);
     for (size_t i = 0; i < tokens.nodes().size();
          i = tokens.nodes()[i].subtree_end) {
       if (!tokens.nodes()[i].is_token) continue;
@@ -217,7 +214,12 @@ class Search {
     }
   }
 
-  TokensToEnd Run(int64_t max_steps) {
+  //   calls  by `from`
+  TokensToEnd Run(std::span<const CountedEdge> calls, int64_t max_steps) {
+    more_.assign(automaton_.num_states(), TokensToEnd::kNever);
+    calls_to_.clear();
+    for (const CountedEdge& call : calls) calls_to_.emplace(call.to, call);
+    callers_.clear();
     // Leaves steps for states before those with many tokens.
     const int64_t max_steps_at_once = max_steps / 8;
     bool is_exact = true;
@@ -390,7 +392,7 @@ class Search {
     callers_.erase(callers);
   }
 
-  const Automaton& automaton_;
+  const Automaton automaton_;
   const TokenSuffixes& tokens_;
   const Sources sources_;
   const std::array<uint64_t, kNumByteSets> byte_sets_;
@@ -413,16 +415,22 @@ class Search {
 
 TokensToEnd CountTokensToEnd(const ByteAutomaton& automaton,
                              const TokenSuffixes& tokens, int64_t max_steps) {
-  return Search(automaton, {}, tokens).Run(max_steps);
+  return Search<const ByteAutomaton&>(automaton, tokens).Run({}, max_steps);
 }
 
-TokensToEnd CountTokensToEnd(const PushdownAutomaton& automaton,
-                             std::span<const CountedEdge> calls,
-                             const TokenSuffixes& tokens, int64_t max_steps) {
+CountTokensWithCalls TokenCounter(const PushdownAutomaton& automaton,
+                                  const TokenSuffixes& tokens) {
+  const auto counter = [&](auto search) -> CountTokensWithCalls {
+    return [search](std::span<const CountedEdge> calls, int64_t max_steps) {
+      return search->Run(calls, max_steps);
+    };
+  };
   if (automaton.has_counters()) {
-    return Search(SureAutomaton(automaton), calls, tokens).Run(max_steps);
+    return counter(std::make_shared<Search<SureAutomaton>>(
+        SureAutomaton(automaton), tokens));
   }
-  return Search(automaton, calls, tokens).Run(max_steps);
+  return counter(
+      std::make_shared<Search<const PushdownAutomaton&>>(automaton, tokens));
 }
 
 }  // namespace espalier

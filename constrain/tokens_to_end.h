@@ -18,6 +18,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <span>
 #include <vector>
@@ -60,8 +61,12 @@ struct CountedEdge {
 // As above, to the accepting states of a state's own automaton. Calls are known
 // by `calls` alone, those that end, by the state that calls. A state from which
 // more than kNever - 1 tokens lead to one counts as if none did.
-TokensToEnd CountTokensToEnd(const PushdownAutomaton& automaton,
-                             std::span<const CountedEdge> calls,
-                             const TokenSuffixes& tokens, int64_t max_steps);
+using CountTokensWithCalls = std::function<TokensToEnd(
+    std::span<const CountedEdge> calls, int64_t max_steps)>;
+
+// Returns a function for several lists of calls, which takes steps in
+// proportion to the transitions once. It refers to both.
+CountTokensWithCalls TokenCounter(const PushdownAutomaton& automaton,
+                                  const TokenSuffixes& tokens);
 
 }  // namespace espalier

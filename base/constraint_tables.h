@@ -18,6 +18,7 @@
 #include "base/host_device.h"
 #include "base/ids.h"
 #include "base/item_tables.h"
+#include "base/pushdown_tables.h"
 
 namespace espalier {
 
@@ -56,10 +57,13 @@ struct ConstraintTables {
   const int32_t* more = nullptr;  // [num_states + 2]
   int num_end_ids = 0;
   const TokenId* end_ids = nullptr;  // ascending; they add no text
+  // Texts whose positions have stacks have this in place of `next` and `more`.
+  PushdownTables stacks = {};
 
   ESPALIER_HOST_DEVICE bool has_items() const {
     return items.trie.num_nodes > 0;
   }
+  ESPALIER_HOST_DEVICE bool has_stacks() const { return stacks.num_levels > 0; }
 };
 
 }  // namespace espalier

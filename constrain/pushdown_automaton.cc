@@ -418,6 +418,21 @@ int64_t PushdownAutomaton::CountAfterCounted(State state, int byte_class,
   return count <= counters_[next].max_count ? count : -1;
 }
 
+std::optional<PushdownAutomaton::CounterLimits> PushdownAutomaton::CounterOf(
+    State state) const {
+  if (!has_counters() || !IsCounted(state)) return std::nullopt;
+  const Counter& counter = counters_[state];
+  const Region& region = regions_[counter.region];
+  return CounterLimits{
+      .max_count = counter.max_count,
+      .limit = counter.limit,
+      .least = counter.least,
+      .beyond = region.limits.empty() ? 0 : region.limits.back() + 1,
+      .region_least = region.least,
+      .bytes_for_one = region.bytes_for_one,
+      .more_below = counter.more_below};
+}
+
 int64_t PushdownAutomaton::SimilarCount(State state, int64_t count,
                                         int64_t reach) const {
   if (!has_counters() || !IsCounted(state)) return count;

@@ -30,6 +30,7 @@
 #include <array>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <span>
 #include <variant>
 #include <vector>
@@ -146,6 +147,25 @@ class PushdownAutomaton {
   }
   // True if some automaton has a least count.
   bool has_least() const;
+  // All that CountAfter and MoreBelowLeast know of a state whose automaton has
+  // a counter; null of others.
+  struct CounterLimits {
+    int64_t max_count = 0;
+    int64_t limit = 0;
+    int64_t least = 0;
+    int64_t beyond = 0;  // counts from here on are one
+    int64_t region_least = 0;
+    int32_t bytes_for_one = 0;
+    int32_t more_below = 0;
+  };
+  std::optional<CounterLimits> CounterOf(State state) const;
+  // True if a byte adds one, or is legal only with some counts.
+  bool AddsOne(State state, int byte_class) const {
+    return has_counters() && KindOf(state, byte_class) == kAddsOne;
+  }
+  bool HasLimit(State state, int byte_class) const {
+    return has_counters() && KindOf(state, byte_class) == kHasLimit;
+  }
   // False if a byte leads from a state with some counts, from which a text can
   // be completed, to a count from which it cannot.
   bool IsSure(State state, int byte_class) const;

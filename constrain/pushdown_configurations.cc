@@ -121,6 +121,7 @@ PushdownConfigurations::State PushdownConfigurations::MakeSimilar(
 PushdownConfigurations::State PushdownConfigurations::Add(std::vector<Way> ways,
                                                           Work* work) const {
   Merge(&ways, work);
+  const Way origin = ways.size() == 1 ? ways[0] : Way{.state = kNone};
   Closure closure;
   if (!Close(std::move(ways), &closure, work)) return kTooMany;
   std::vector<Way> readers;
@@ -132,7 +133,32 @@ PushdownConfigurations::State PushdownConfigurations::Add(std::vector<Way> ways,
   }
   Merge(&readers, work);
   if (work->is_spent() || std::ssize(readers) > kMaxWays) return kTooMany;
-  return InternRecord(std::move(readers), closure.accepts, more);
+  const State number = InternRecord(std::move(readers), closure.accepts, more);
+  if (number >= 0) {
+    Record& record = *chunks_[number >> kChunkBits]
+                          .load(std::memory_order_relaxed)
+                          ->records[number & (kChunkSize - 1)];
+    if (record.origin.state == kNone) record.origin = origin;
+  }
+  return number;
+}
+
+bool PushdownConfigurations::FindOrigin(
+    State state, PushdownAutomaton::State* origin, int64_t* count,
+    std::vector<PushdownAutomaton::State>* stack) const {
+  const std::lock_guard lock(mutex_);
+  const Way& way = RecordOf(state).origin;
+  if (way.state == kNone) return false;
+  *origin = way.state;
+  *count = way.count;
+  stack->clear();
+  const Node* node = &nodes_[way.node];
+  for (; node->height > 0; node = &nodes_[node->edges[0].node]) {
+    if (node->edges.size() != 1) return false;
+    stack->push_back(node->edges[0].state);
+  }
+  std::ranges::reverse(*stack);
+  return true;
 }
 
 bool PushdownConfigurations::Close(std::vector<Way> ways, Closure* closure,

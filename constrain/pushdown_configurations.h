@@ -116,6 +116,12 @@ class PushdownConfigurations {
   };
   MatchResult Match(std::string_view text) const;
 
+  // Sets the state, count and stack, the oldest return first, from which calls
+  // and returns lead to the ways of a configuration. Returns false if there are
+  // several.
+  bool FindOrigin(State state, PushdownAutomaton::State* origin, int64_t* count,
+                  std::vector<PushdownAutomaton::State>* stack) const;
+
   // Returns the number of ways to read the text so far.
   int num_ways(State state) const {
     return static_cast<int>(RecordOf(state).ways.size());
@@ -150,6 +156,9 @@ class PushdownConfigurations {
     std::vector<Way> ways;  // ascending; only those that read bytes
     bool accepts = false;
     int32_t more = kNever;
+    // The only way before calls and returns, if there is one; guarded by mutex_
+    // of the configurations.
+    Way origin = {.state = kNone};
     std::unique_ptr<std::atomic<State>[]> next;  // [num_classes]
     // [num_classes]  Written before `next`.
     std::unique_ptr<uint8_t[]> log_steps;

@@ -271,7 +271,10 @@ absl::Status SequenceGroup::ValidateResult(const SelectionResult& result,
 std::optional<ListWork> SequenceGroup::AwaitLists() {
   CHECK(!done_) << "request " << id() << " is done";
   awaited_lists_ = nullptr;  // those of a step before, if it was preempted
-  if (!is_constrained()) return std::nullopt;
+  // A device makes masks of tables itself.
+  if (!is_constrained() || writer_.params()->constraint.has_value()) {
+    return std::nullopt;
+  }
   ListWork work = {.request = id(),
                    .constraint = strategy().stopping_criteria().constraint(),
                    .places = search_.UnlistedPlaces(),

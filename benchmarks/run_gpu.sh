@@ -116,6 +116,8 @@ run_constraints() {
     8b:16x4/512 8b:16x8/512)
   limited 100 "$bin/cuda_step_benchmark" --constraint lines --new-tokens 256 \
     "${cases[@]}"
+  limited 60 "$bin/cuda_step_benchmark" --constraint arrays --new-tokens 256 \
+    68m:5x1/128 68m:16x8/512 8b:16x4/512 8b:16x8/512
   limited 100 "$bin/cuda_step_benchmark" --new-tokens 256 "${cases[@]}"
   columns 60 "$bin/cuda_token_masks_benchmark"
   columns 60 "$bin/cuda_item_masks_benchmark"

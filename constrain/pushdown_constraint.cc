@@ -4,7 +4,9 @@
 #include <array>
 #include <string_view>
 #include <unordered_set>
+#include <vector>
 
+#include "base/check.h"
 #include "base/field_error.h"
 #include "base/hash.h"
 #include "base/status.h"
@@ -221,6 +223,56 @@ bool PushdownConstraint::TryList(State state, int32_t room,
   return true;
 }
 
+std::optional<ConstraintTables> PushdownConstraint::tables() const {
+  const PushdownAutomaton& automaton = configurations_.automaton();
+  std::call_once(arrays_once_, [&] {
+    arrays_ = PushdownArrays::Make(automaton, configurations_.costs());
+    if (arrays_ != nullptr) num_array_bytes_ = arrays_->num_bytes();
+  });
+  if (arrays_ == nullptr) return std::nullopt;
+  ConstraintTables tables = {.vocab_size = vocabulary_->inside.vocab_size(),
+                             .inside = vocabulary_->inside.texts()};
+  if (vocabulary_->first) {
+    tables.first = vocabulary_->first->texts();
+    tables.drops_all_spaces = vocabulary_->drops_all_spaces;
+  }
+  tables.num_end_ids = static_cast<int>(options_.end_ids.size());
+  tables.end_ids = options_.end_ids.data();
+  arrays_->SetTables(&tables);
+  tables.stacks.more_of_opening = more_of_opening_;
+  tables.stacks.more_after_space = more_after_space_;
+  tables.stacks.places = this;
+  return tables;
+}
+
+bool PushdownConstraint::IsLegal(int32_t state, int32_t room,
+                                 TokenId token) const {
+  if (room < 1) return false;
+  const State next = Advance(state, token);
+  return next != kNone &&
+         (next == kEnded || AcceptsText(next) || MinMore(next) <= room - 1);
+}
+
+void PushdownConstraint::Find(int32_t state, PushdownPlace* place) const {
+  const int32_t num_states = configurations_.automaton().num_states();
+  place->state = state == kNone ? kNone : num_states + 2;
+  place->count = 0;
+  place->height = 0;
+  if (state == kNone || state == kEnded) return;
+  if (state == kOpening || state == kAfterSpace) {
+    place->state = num_states + (state == kAfterSpace ? 1 : 0);
+    return;
+  }
+  int64_t count = 0;
+  std::vector<PushdownAutomaton::State> stack;
+  CHECK(configurations_.FindOrigin(ConfigurationOf(state), &place->state,
+                                   &count, &stack))
+      << "a text is read in several ways, state " << state;
+  place->count = static_cast<int32_t>(count);
+  place->height = static_cast<int32_t>(stack.size());
+  arrays_->FindFrames(stack, place->frames);
+}
+
 void PushdownConstraint::AppendForcedBytes(State state, size_t max_bytes,
                                            std::string* bytes) const {
   if (state == kEnded) return;
@@ -351,12 +403,33 @@ const PushdownConstraint::TokenList* PushdownConstraint::Keep(
 
 int64_t PushdownConstraint::CountLastTokens() const {
   const PushdownAutomaton& automaton = configurations_.automaton();
+  // States of automata whose texts may end that of the language.
+  std::vector<bool> may_end(automaton.num_states());
+  std::vector<PushdownAutomaton::State> queue;
+  const auto add = [&](PushdownAutomaton::State state) {
+    if (state == PushdownAutomaton::kNone || may_end[state]) return;
+    may_end[state] = true;
+    queue.push_back(state);
+  };
+  add(PushdownAutomaton::kStart);
+  while (!queue.empty()) {
+    const PushdownAutomaton::State s = queue.back();
+    queue.pop_back();
+    for (int c = 0; c < automaton.num_classes(); ++c) {
+      add(automaton.NextByClass(s, c));
+    }
+    for (const auto& [callee, after] : automaton.CallsOf(s)) {
+      add(after);
+      if (automaton.accepts(after)) add(callee);
+    }
+  }
   std::array<bool, 256> is_last_byte = {};
   for (PushdownAutomaton::State s = 0; s < automaton.num_states(); ++s) {
     for (int byte = 0; byte < 256; ++byte) {
       const PushdownAutomaton::State next = automaton.NextByClass(
           s, automaton.ClassOf(static_cast<uint8_t>(byte)));
-      if (next != PushdownAutomaton::kNone && automaton.accepts(next)) {
+      if (may_end[s] && next != PushdownAutomaton::kNone &&
+          automaton.accepts(next)) {
         is_last_byte[byte] = true;
       }
     }
@@ -387,7 +460,7 @@ int64_t PushdownConstraint::num_bytes() const {
   const PushdownAutomaton& automaton = configurations_.automaton();
   return automaton.table_bytes() + automaton.bytes().num_bytes() +
          configurations_.costs().num_bytes() + configurations_.num_bytes() +
-         num_list_bytes_;
+         num_list_bytes_ + num_array_bytes_;
 }
 
 bool PushdownConstraint::is_full() const {

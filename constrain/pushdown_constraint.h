@@ -12,12 +12,14 @@
 // Thread safety: any thread may read.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -27,16 +29,20 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/constraint_tables.h"
 #include "base/ids.h"
+#include "base/pushdown_tables.h"
 #include "constrain/compile_budget.h"
 #include "constrain/language_constraint.h"
+#include "constrain/pushdown_arrays.h"
 #include "constrain/pushdown_automaton.h"
 #include "constrain/pushdown_configurations.h"
 #include "constrain/token_constraint.h"
 
 namespace espalier {
 
-class PushdownConstraint final : public LanguageConstraint {
+class PushdownConstraint final : public LanguageConstraint,
+                                 private PushdownPlaces {
  public:
   struct Options {
     // Ids that end a sequence, ascending, each once. None adds text.
@@ -76,6 +82,8 @@ class PushdownConstraint final : public LanguageConstraint {
   int64_t MaxLast(int64_t num_sequences) const override {
     return num_sequences * max_last_;
   }
+  // None if the next byte does not tell what a text does (PushdownArrays).
+  std::optional<ConstraintTables> tables() const override;
   void AppendForcedBytes(State state, size_t max_bytes,
                          std::string* bytes) const override;
   std::string_view BytesOf(State state, TokenId token) const override {
@@ -150,6 +158,16 @@ class PushdownConstraint final : public LanguageConstraint {
                      std::shared_ptr<const TokenVocabulary> vocabulary,
                      Options options);
 
+  // PushdownPlaces:
+  int32_t PlaceAfter(int32_t state, TokenId token) const override {
+    return Advance(state, token);
+  }
+  bool EndsAt(int32_t state, int32_t room) const override {
+    return ends(state, room);
+  }
+  bool IsLegal(int32_t state, int32_t room, TokenId token) const override;
+  void Find(int32_t state, PushdownPlace* place) const override;
+
   static State StateOf(Configurations::State configuration) {
     return configuration + kFirst;
   }
@@ -218,6 +236,9 @@ class PushdownConstraint final : public LanguageConstraint {
   int32_t more_after_space_ = kNever;
   int64_t max_last_ = 0;
   const absl::Status too_ambiguous_;
+  mutable std::once_flag arrays_once_;
+  mutable std::unique_ptr<const PushdownArrays> arrays_;  // or null
+  mutable std::atomic<int64_t> num_array_bytes_ = 0;
   mutable std::mutex mutex_;
   // An entry stays where it is.
   mutable std::unordered_map<State, Entry> entries_ ABSL_GUARDED_BY(mutex_);

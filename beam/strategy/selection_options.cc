@@ -177,8 +177,11 @@ std::shared_ptr<const SelectionParams> MakeSelectionParams(
   SelectionParams selection;
   const bool by_logits = params.stochastic || !IsBeamSearch(params);
   selection.domain = by_logits ? ScoreDomain::kLogits : ScoreDomain::kLogProbs;
-  if (constraint != nullptr && has_token_masks) {
-    selection.constraint = constraint->tables();
+  // Here they may be made, which takes a while; a search has them as well.
+  std::optional<ConstraintTables> tables =
+      constraint != nullptr ? constraint->tables() : std::nullopt;
+  if (tables.has_value() && has_token_masks) {
+    selection.constraint = std::move(tables);
     selection.trie_owner = constraint->trie_owner();
   }
   selection.allowed_owner = std::move(constraint);

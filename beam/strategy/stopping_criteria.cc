@@ -76,6 +76,9 @@ StoppingCriteria::Outcome StoppingCriteria::FeedConstrained(
   progress->state = constraint_->Advance(progress->state, token);
   CHECK(progress->state != Constraint::kNone)
       << "token " << token << " may not follow";
+  if (tables_.has_value() && tables_->has_stacks()) {
+    CountStates(progress->state, std::span(&progress->state, 1));
+  }
   --progress->room;
   Outcome outcome;
   outcome.goes_on = !constraint_->ends(progress->state, progress->room);

@@ -232,13 +232,18 @@ absl::Status CudaGraphRunner::EnqueueAll(
   if (shape.max_asked > 0) RETURN_IF_ERROR(EnqueueLogprobs(shape));
   CudaBeamState state = arrays.state;
   state.constraints = constraints_;
-  if (shape.has_item_masks) {
-    RETURN_IF_ERROR(CudaFindItemStates(
+  if (shape.has_item_masks || shape.has_pushdown_masks) {
+    RETURN_IF_ERROR(CudaFindStates(
         state, arrays.candidates, arrays.num_candidates, shape.max_groups,
         std::max({shape.max_candidates, shape.max_draws, 1}), stream_));
   }
-  return CudaUpdateBeams(state, arrays.candidates, arrays.num_candidates,
-                         reports_, shape.max_groups, stream_);
+  RETURN_IF_ERROR(CudaUpdateBeams(state, arrays.candidates,
+                                  arrays.num_candidates, reports_,
+                                  shape.max_groups, stream_));
+  if (!shape.has_pushdown_masks) return absl::OkStatus();
+  return CudaAdvancePlaces(state, shape.max_groups,
+                           std::max(shape.num_rows / shape.max_groups, 1),
+                           stream_);
 }
 
 absl::Status CudaGraphRunner::EnqueueMasks(const CudaStepShape& shape) {
@@ -247,13 +252,17 @@ absl::Status CudaGraphRunner::EnqueueMasks(const CudaStepShape& shape) {
   const CudaMaskInputs inputs = {.vocab_size = vocab_size(),
                                  .num_rows = shape.num_logits_rows,
                                  .num_cached_masks = state.num_cached_masks,
+                                 .num_places = state.num_places,
                                  .constraints = constraints_,
                                  .rows = arrays.mask_rows,
                                  .states = state.constraint_states,
                                  .logits_tokens = state.logits_tokens,
                                  .positions = state.batch_positions,
+                                 .places = state.places,
+                                 .frames = arrays.mask_frames,
                                  .cache = state.masks,
-                                 .jobs = arrays.mask_jobs};
+                                 .jobs = arrays.mask_jobs,
+                                 .pushdown_jobs = arrays.pushdown_jobs};
   constexpr int kStride = sizeof(CudaRowEdits) / sizeof(int);
   RETURN_IF_ERROR(CudaFindMasks(
       inputs, memory_->limits().first_cached_mask(), &arrays.row_edits->mask,
@@ -262,6 +271,10 @@ absl::Status CudaGraphRunner::EnqueueMasks(const CudaStepShape& shape) {
   const CudaDevice& device = model_->device();
   if (shape.has_item_masks) {
     RETURN_IF_ERROR(CudaMakeItemMasks(inputs, arrays.masks, device, stream_));
+  }
+  if (shape.has_pushdown_masks) {
+    RETURN_IF_ERROR(
+        CudaMakePushdownMasks(inputs, arrays.masks, device, stream_));
   }
   return CudaMakeTokenMasks(inputs, arrays.masks, device, stream_);
 }

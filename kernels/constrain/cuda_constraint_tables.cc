@@ -83,6 +83,9 @@ absl::StatusOr<CudaConstraintTables> CudaConstraintTables::Create(
     const ConstraintTables& tables,
     std::shared_ptr<const CudaTokenTexts> inside,
     std::shared_ptr<const CudaTokenTexts> first) {
+  if (tables.has_stacks()) {
+    return CreateWithStacks(tables, std::move(inside), std::move(first));
+  }
   WordList words;
   const uint32_t n = tables.num_states;
   // First, for their alignment.
@@ -109,6 +112,50 @@ absl::StatusOr<CudaConstraintTables> CudaConstraintTables::Create(
   constraint.max_need = MaxNeed(tables);
   constraint.needs = base + needs;
   constraint.masks = reinterpret_cast<unsigned long long*>(base + masks);
+  copy.inside_ = std::move(inside);
+  copy.first_ = std::move(first);
+  return copy;
+}
+
+absl::StatusOr<CudaConstraintTables> CudaConstraintTables::CreateWithStacks(
+    const ConstraintTables& tables,
+    std::shared_ptr<const CudaTokenTexts> inside,
+    std::shared_ptr<const CudaTokenTexts> first) {
+  WordList words;
+  const PushdownTables& stacks = tables.stacks;
+  const uint32_t num_states = tables.num_states;
+  const uint32_t num_nodes = stacks.num_levels * num_states;
+  const size_t classes = words.Add(tables.classes, 256);
+  const size_t accepts = words.Add(tables.accepts, num_states);
+  const size_t end_ids = words.Add(tables.end_ids, tables.num_end_ids);
+  const size_t next = words.Add(stacks.next, num_nodes * tables.num_classes);
+  const size_t more = words.Add(stacks.more, num_nodes);
+  const size_t to_end = words.Add(stacks.to_end, num_nodes);
+  const size_t moves = words.Add(stacks.moves, stacks.num_moves);
+  const size_t pushed = words.Add(stacks.pushed, stacks.num_pushed);
+  const size_t counters =
+      words.Add(stacks.counters, stacks.counters == nullptr ? 0 : num_states);
+  CudaConstraintTables copy;
+  ASSIGN_OR_RETURN(copy.words_, words.Upload("tables of constraints"));
+  const int32_t* const base = copy.words_.data();
+  ConstraintTables& on_device = copy.constraint_.tables;
+  on_device = tables;
+  on_device.inside = inside->texts();
+  on_device.first = first == nullptr ? TokenTexts() : first->texts();
+  on_device.classes = reinterpret_cast<const uint8_t*>(base + classes);
+  on_device.accepts = reinterpret_cast<const uint8_t*>(base + accepts);
+  on_device.end_ids = base + end_ids;
+  on_device.stacks.next = base + next;
+  on_device.stacks.more = base + more;
+  on_device.stacks.to_end = base + to_end;
+  on_device.stacks.moves =
+      reinterpret_cast<const PushdownTables::Move*>(base + moves);
+  on_device.stacks.pushed = base + pushed;
+  if (stacks.counters != nullptr) {
+    on_device.stacks.counters =
+        reinterpret_cast<const PushdownTables::Counter*>(base + counters);
+  }
+  on_device.stacks.places = nullptr;
   copy.inside_ = std::move(inside);
   copy.first_ = std::move(first);
   return copy;

@@ -17,6 +17,7 @@ namespace espalier {
 // A constraint as kernels have it, in device memory.
 struct CudaConstraint {
   ConstraintTables tables;  // with device pointers; of items there is no more
+  // The rest is of texts without stacks.
   // With room for this many tokens, any token is legal that is legal at all.
   int32_t max_need = 0;
   // By state, [num_states + 2], written by kernels:
@@ -61,6 +62,11 @@ class CudaConstraintTables {
   }
 
  private:
+  static absl::StatusOr<CudaConstraintTables> CreateWithStacks(
+      const ConstraintTables& tables,
+      std::shared_ptr<const CudaTokenTexts> inside,
+      std::shared_ptr<const CudaTokenTexts> first);
+
   std::shared_ptr<const CudaTokenTexts> inside_;
   std::shared_ptr<const CudaTokenTexts> first_;
   DeviceBuffer<int32_t> words_;

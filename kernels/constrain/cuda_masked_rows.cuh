@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "base/dtype.h"
-#include "kernels/constrain/token_masks.h"
+#include "kernels/constrain/mask_words.h"
 
 namespace espalier {
 

@@ -69,6 +69,43 @@ class LaneTexts {
     }
   }
 
+  // One warp: walks the tokens from a node of a stack's level, as far as they
+  // read bytes without calls, returns and counters. Sets a token's node to -1
+  // if it is illegal or has no text, and reads[w] to the number of bytes that
+  // led to it.
+  __device__ void WalkLevel(const ConstraintTables& tables, int32_t start,
+                            int32_t (&nodes)[kTokens],
+                            int (&reads)[kTokens]) const {
+    bool stops[kTokens];
+#pragma unroll
+    for (int w = 0; w < kTokens; ++w) {
+      nodes[w] = lengths_[w] > 0 ? start : kNoConstraintState;
+      reads[w] = 0;
+      stops[w] = false;
+    }
+#pragma unroll
+    for (int i = 0; i < 4 * kWords; ++i) {
+      bool any = false;
+#pragma unroll
+      for (int w = 0; w < kTokens; ++w) {
+        any |= !stops[w] && Continues(nodes, w, i);
+      }
+      if (!__any_sync(kAllLanes, any)) return;
+#pragma unroll
+      for (int w = 0; w < kTokens; ++w) {
+        if (stops[w] || !Continues(nodes, w, i)) continue;
+        const int byte_class = words_[w][i / 4] >> (i % 4 * 8) & 0xFF;
+        const int32_t next =
+            tables.stacks
+                .next[int64_t{nodes[w]} * tables.num_classes + byte_class];
+        stops[w] = next < PushdownTables::kNone;
+        if (stops[w]) continue;
+        nodes[w] = next;
+        reads[w] = i + 1;
+      }
+    }
+  }
+
   // One warp: walks the tokens from a state of the automaton. Negative: there
   // is no state after the text, or no text.
   __device__ void Walk(const ConstraintTables& tables, const TokenTexts& texts,
@@ -140,6 +177,21 @@ __device__ void AddJob(const CudaMaskInputs& in, const CudaMaskJob& job) {
   in.jobs[atomicAdd(&in.cache->num_jobs, 1)] = job;
 }
 
+// Returns the place of a row of texts with stacks.
+__device__ const PushdownPlace* PlaceOf(const CudaMaskInputs& in, int row) {
+  const CudaMaskRow place = in.rows[row];
+  if (place.beam < 0) {
+    return reinterpret_cast<const PushdownPlace*>(in.frames + place.frame);
+  }
+  const int position = in.positions[in.logits_tokens[row]];
+  return in.places + (position % 2 != 0 ? in.num_places : 0) + place.beam;
+}
+
+__device__ void AddPushdownJob(const CudaMaskInputs& in,
+                               const CudaPushdownJob& job) {
+  in.pushdown_jobs[atomicAdd(&in.cache->num_pushdown_jobs, 1)] = job;
+}
+
 __device__ void AddItemJob(const CudaMaskInputs& in, const CudaMaskJob& job) {
   const int before = atomicAdd(&in.cache->num_item_jobs, 1);
   in.jobs[2 * in.num_rows - 1 - before] = job;
@@ -147,15 +199,14 @@ __device__ void AddItemJob(const CudaMaskInputs& in, const CudaMaskJob& job) {
 
 // Returns the place of the kept mask of a state, which becomes a job if it is
 // not there; -1 if there is no place.
+//   entry   CudaConstraint::masks of the state
+//   before  what was there
 __device__ int FindKept(const CudaMaskInputs& in, int constraint, int32_t state,
-                        int first_cached) {
-  unsigned long long* const entry = in.constraints[constraint].masks + state;
-  const uint32_t epoch = in.cache->epoch;
+                        uint32_t epoch, unsigned long long* entry,
+                        unsigned long long before, int first_cached) {
   const auto place_of = [&](unsigned long long value) {
     return first_cached + static_cast<int>(value & 0xFFFFFFFFu);
   };
-  const unsigned long long before =
-      *static_cast<volatile unsigned long long*>(entry);
   if (before >> 32 == epoch) return place_of(before);
   const int place = atomicAdd(&in.cache->num_taken, 1);
   if (place >= in.num_cached_masks) return -1;
@@ -169,26 +220,39 @@ __device__ int FindKept(const CudaMaskInputs& in, int constraint, int32_t state,
 
 // Returns the place of the mask of a row.
 __device__ int FindMask(const CudaMaskInputs& in, int row, int first_cached) {
+  // A step waits for the slowest row, and a row for its longest chain of loads:
+  // those that do not depend on one another come first.
   const CudaMaskRow place = in.rows[row];
+  const uint32_t epoch = in.cache->epoch;
+  const int token = in.logits_tokens == nullptr ? 0 : in.logits_tokens[row];
+  const CudaConstraint& constraint = in.constraints[place.constraint];
+  int32_t* const needs = constraint.needs;
+  unsigned long long* const masks = constraint.masks;
+  const int32_t max_need = constraint.max_need;
   int32_t state = place.state;
   int32_t room = place.room;
   if (place.beam >= 0) {
     state = in.states[place.beam];
+    room -= in.positions[token];
     if (state < 0) return row;  // no beam
-    room -= in.positions[in.logits_tokens[row]];
   }
-  const CudaConstraint& constraint = in.constraints[place.constraint];
   if (constraint.tables.has_items()) {
     AddItemJob(in, {place.constraint, state, room, row});
     return row;
   }
+  if (constraint.tables.has_stacks()) {
+    AddPushdownJob(in, {place.constraint, room, row, PlaceOf(in, row)});
+    return row;
+  }
   if (HasTokens(constraint.tables, state) && room >= 1) {
-    const int32_t need =
-        *static_cast<volatile int32_t*>(constraint.needs + state);
-    const bool is_near = room < constraint.max_need && room < need;
-    const bool may_be_near = room < constraint.max_need && need < 0;
+    const int32_t need = *static_cast<volatile int32_t*>(needs + state);
+    const unsigned long long before =
+        *static_cast<volatile unsigned long long*>(masks + state);
+    const bool is_near = room < max_need && room < need;
+    const bool may_be_near = room < max_need && need < 0;
     if (!is_near) {
-      const int kept = FindKept(in, place.constraint, state, first_cached);
+      const int kept = FindKept(in, place.constraint, state, epoch,
+                                masks + state, before, first_cached);
       if (kept >= 0 && !may_be_near) return kept;
     }
   }
@@ -281,10 +345,138 @@ __global__ __launch_bounds__(
   }
 }
 
+// Reads the rest of a token, from byte `begin` on, and returns the fewest
+// tokens to the end of a text after it; INT32_MAX if there are none.
+__device__ __noinline__ int32_t NeedAfter(const ConstraintTables& tables,
+                                          const uint8_t* bytes, int begin,
+                                          int end, int32_t state, int32_t count,
+                                          const PushdownFrame* frames,
+                                          int height) {
+  PushdownWalk walk = WalkFrom(tables, state, count, frames, height);
+#pragma unroll 1
+  for (int i = begin; i < end; ++i) {
+    if (!walk.Read(tables.classes[bytes[i]])) return INT32_MAX;
+  }
+  return walk.min_to_end();
+}
+
+// One warp: sets the needs of the lane's tokens, INT32_MAX of illegal ones.
+__device__ void FindNeeds(const LaneTexts& lane_texts,
+                          const ConstraintTables& tables,
+                          const TokenTexts& texts, int first_token,
+                          int32_t place_state, int32_t count, int height,
+                          const PushdownFrame* frames, int vocab_size,
+                          int32_t (&needs)[LaneTexts::kTokens]) {
+  constexpr int kTokens = LaneTexts::kTokens;
+  const int32_t state = AutomatonState(tables, place_state);
+  const int32_t start = NodeOf(tables.stacks, tables.num_states, height, state);
+  const int32_t first_node = start - state;
+  const PushdownFrame top = height > 0 ? frames[height - 1] : PushdownFrame();
+  int32_t nodes[kTokens];
+  int reads[kTokens];
+  lane_texts.WalkLevel(tables, start, nodes, reads);
+  const bool drops_spaces = place_state == tables.num_states;
+#pragma unroll
+  for (int w = 0; w < kTokens; ++w) {
+    needs[w] = INT32_MAX;
+    const int token = LaneTexts::TokenAt(first_token, w);
+    if (drops_spaces && lane_texts.length(w) == 0 && token < vocab_size &&
+        IsDroppedSpace(tables, token)) {
+      needs[w] = tables.accepts[0] != 0 ? 0 : tables.stacks.more_after_space;
+    }
+    if (nodes[w] < 0) continue;
+    const int32_t at = nodes[w] - first_node;
+    if (reads[w] == lane_texts.length(w)) {
+      needs[w] =
+          MinToEndAbove(tables.stacks, tables.accepts, at, nodes[w], top);
+    } else {
+      // A counter's bytes are none of the walk above.
+      needs[w] = NeedAfter(tables, texts.bytes + texts.indptr[token], reads[w],
+                           lane_texts.length(w), at, reads[w] == 0 ? count : 0,
+                           frames, height);
+    }
+  }
+}
+
+__global__ __launch_bounds__(
+    MaskPolicy::kThreads,
+    MaskPolicy::
+        kBlocksPerMultiprocessor) void MakePushdownMasks(const CudaMaskInputs
+                                                             in,
+                                                         uint32_t* masks) {
+  constexpr int kWords = MaskPolicy::kWordsPerWarp;
+  __shared__ PushdownFrame frames[PushdownPlace::kMaxDepth];
+  LaunchDependents();
+  GridDependencyWait();
+  const int num_jobs = in.cache->num_pushdown_jobs;
+  const int lane = threadIdx.x % kWarpSize;
+  const int first_word = static_cast<int>(blockIdx.x) * (kMaskTileTokens / 32) +
+                         static_cast<int>(threadIdx.x) / kWarpSize * kWords;
+  const int first_token = first_word * 32;
+  LaneTexts lane_texts;
+  const uint8_t* loaded = nullptr;  // the bytes and the classes that it is of
+  const uint8_t* loaded_classes = nullptr;
+  for (int j = blockIdx.y; j < num_jobs; j += gridDim.y) {
+    const CudaPushdownJob job = in.pushdown_jobs[j];
+    const ConstraintTables& tables = in.constraints[job.constraint].tables;
+    const int32_t state = job.place->state;
+    const int height = job.place->height;
+    __syncthreads();
+    if (static_cast<int>(threadIdx.x) < height) {
+      frames[threadIdx.x] = job.place->frames[threadIdx.x];
+    }
+    __syncthreads();
+    uint32_t* const mask =
+        masks + size_t(job.mask) * NumMaskWords(in.vocab_size) + first_word;
+    if (!HasTokens(tables, state) || job.room < 1) {
+      if (lane < kWords) mask[lane] = 0;
+      continue;
+    }
+    const TokenTexts texts =
+        IsFirstToken(tables, state) ? tables.first : tables.inside;
+    if (texts.bytes != loaded || tables.classes != loaded_classes) {
+      loaded = texts.bytes;
+      loaded_classes = tables.classes;
+      lane_texts.Load(texts, tables.classes, first_token, in.vocab_size);
+    }
+    int32_t needs[kWords];
+    FindNeeds(lane_texts, tables, texts, first_token, state, job.place->count,
+              height, frames, in.vocab_size, needs);
+    uint32_t own = 0;  // this lane's word
+#pragma unroll
+    for (int w = 0; w < kWords; ++w) {
+      const uint32_t word = __ballot_sync(kAllLanes, needs[w] < job.room);
+      if (lane == w) own = word;
+    }
+    if (lane >= kWords) continue;
+    const bool may_end = AcceptsText(tables, state) &&
+                         (height == 0 || frames[height - 1].accepts != 0);
+    if (may_end) own |= EndBits(tables, first_token + lane * 32);
+    mask[lane] = own;
+  }
+}
+
 absl::Status CheckSizes(const CudaMaskInputs& inputs) {
   if (inputs.vocab_size >= 1 && inputs.num_rows >= 1) return absl::OkStatus();
   return InvalidArgument("cannot make masks of ", inputs.num_rows, " rows of ",
                          inputs.vocab_size, " tokens");
+}
+
+template <typename Kernel>
+absl::Status LaunchTiles(Kernel kernel, const CudaMaskInputs& inputs,
+                         int max_jobs, uint32_t* masks,
+                         const CudaDevice& device, cudaStream_t stream) {
+  RETURN_IF_ERROR(CheckSizes(inputs));
+  const int num_tiles =
+      (inputs.vocab_size + kMaskTileTokens - 1) / kMaskTileTokens;
+  const int blocks = std::clamp(
+      MaskPolicy::kBlocksPerMultiprocessor * device.num_sms / num_tiles, 1,
+      max_jobs);
+  return Launch(kernel,
+                {.grid = dim3(num_tiles, static_cast<unsigned>(blocks)),
+                 .block = dim3(MaskPolicy::kThreads),
+                 .dependency = GridDependency::kWritesEarlyRead},
+                stream, inputs, masks);
 }
 
 }  // namespace
@@ -303,17 +495,15 @@ absl::Status CudaFindMasks(const CudaMaskInputs& inputs, int first_cached,
 
 absl::Status CudaMakeTokenMasks(const CudaMaskInputs& inputs, uint32_t* masks,
                                 const CudaDevice& device, cudaStream_t stream) {
-  RETURN_IF_ERROR(CheckSizes(inputs));
-  const int num_tiles =
-      (inputs.vocab_size + kMaskTileTokens - 1) / kMaskTileTokens;
-  const int blocks = std::clamp(
-      MaskPolicy::kBlocksPerMultiprocessor * device.num_sms / num_tiles, 1,
-      2 * inputs.num_rows);
-  return Launch(MakeTokenMasks,
-                {.grid = dim3(num_tiles, static_cast<unsigned>(blocks)),
-                 .block = dim3(MaskPolicy::kThreads),
-                 .dependency = GridDependency::kWritesEarlyRead},
-                stream, inputs, masks);
+  return LaunchTiles(MakeTokenMasks, inputs, 2 * inputs.num_rows, masks, device,
+                     stream);
+}
+
+absl::Status CudaMakePushdownMasks(const CudaMaskInputs& inputs,
+                                   uint32_t* masks, const CudaDevice& device,
+                                   cudaStream_t stream) {
+  return LaunchTiles(MakePushdownMasks, inputs, inputs.num_rows, masks, device,
+                     stream);
 }
 
 }  // namespace espalier

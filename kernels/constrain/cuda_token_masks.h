@@ -4,6 +4,7 @@
 //   CudaFindMasks       finds the mask of each row, or lists it as a job
 //   CudaMakeTokenMasks  makes the masks of the jobs: walks the bytes of tokens
 //                       along the automaton
+//   CudaMakePushdownMasks  likewise, where positions have stacks
 //
 // The states of texts recur, so the masks of states are kept: those for any
 // room that is large enough (CudaConstraint::needs). With less room, near
@@ -40,9 +41,19 @@ struct CudaMaskRow {
   int constraint = -1;  // none
   int beam = -1;        // its entry by rank; -1: the place is given
   int32_t state = -1;   // if given
+  // If given, of texts with stacks: the index of its place among `frames`.
+  int frame = -1;
   // Tokens, if the place is given; of a beam, the position from which there is
   // no room, so that room is this less the position that the beam feeds.
   int32_t room = 0;
+};
+
+// One mask to make, of texts whose positions have stacks.
+struct CudaPushdownJob {
+  int constraint = 0;
+  int32_t room = 0;
+  int mask = 0;
+  const PushdownPlace* place = nullptr;  // but for frames above its height
 };
 
 // The masks that steps keep, which follow those of rows. When all places are
@@ -52,6 +63,7 @@ struct CudaMaskCache {
   int num_taken = 0;  // may exceed the number of places
   int num_jobs = 0;   // in the running step
   int num_item_jobs = 0;
+  int num_pushdown_jobs = 0;
 };
 
 struct CudaMaskInputs {
@@ -59,6 +71,7 @@ struct CudaMaskInputs {
   int vocab_size = 0;
   int num_rows = 0;          // rows of logits
   int num_cached_masks = 0;  // places
+  int num_places = 0;
 
   // Device memory.
   const CudaConstraint* constraints = nullptr;
@@ -68,9 +81,14 @@ struct CudaMaskInputs {
   const int32_t* states = nullptr;
   const int* logits_tokens = nullptr;  // [num_rows]
   const int* positions = nullptr;
+  // By rank of beams, of texts with stacks (CudaBeamState::places).
+  const PushdownPlace* places = nullptr;  // [2, num_places]
+  // Given places: a frame of state, count and height, and those of the stack.
+  const PushdownFrame* frames = nullptr;
   CudaMaskCache* cache = nullptr;  // [1]
   // [2 * num_rows]  jobs of texts; those of items are last, in reverse order
   CudaMaskJob* jobs = nullptr;
+  CudaPushdownJob* pushdown_jobs = nullptr;  // [num_rows]
 };
 
 // Finds the mask of each row with a constraint: the one of its number, or a
@@ -80,7 +98,7 @@ struct CudaMaskInputs {
 //   found         receives the number of row r's mask in found[r * stride]
 //   also_found    as `found`; or null
 // Enqueues on `stream` and returns; never allocates, may be captured.
-// REQUIRES: cache->num_jobs and num_item_jobs are 0.
+// REQUIRES: the cache's numbers of jobs are 0.
 // Errors: kInvalidArgument if a size is below 1; kInternal if the launch is
 // refused.
 absl::Status CudaFindMasks(const CudaMaskInputs& inputs, int first_cached,
@@ -100,5 +118,11 @@ inline constexpr int kTokenTextPadding = 20;
 // Errors: as CudaFindMasks.
 absl::Status CudaMakeTokenMasks(const CudaMaskInputs& inputs, uint32_t* masks,
                                 const CudaDevice& device, cudaStream_t stream);
+
+// As above, of the jobs of texts whose positions have stacks. Their masks are
+// not kept: stacks seldom recur.
+absl::Status CudaMakePushdownMasks(const CudaMaskInputs& inputs,
+                                   uint32_t* masks, const CudaDevice& device,
+                                   cudaStream_t stream);
 
 }  // namespace espalier

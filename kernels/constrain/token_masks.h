@@ -9,22 +9,10 @@
 #include <vector>
 
 #include "base/constraint_tables.h"
-#include "base/host_device.h"
+#include "base/pushdown_tables.h"
+#include "kernels/constrain/mask_words.h"
 
 namespace espalier {
-
-// Words of one mask: whole tiles of 1,024 tokens, as logits are read in
-// (kernels/logits/cuda_row_logits.cuh). Bits beyond the vocabulary are 0.
-inline constexpr int kMaskTileTokens = 1024;
-ESPALIER_HOST_DEVICE inline int NumMaskWords(int vocab_size) {
-  return (vocab_size + kMaskTileTokens - 1) / kMaskTileTokens *
-         (kMaskTileTokens / 32);
-}
-
-// Returns bit `token % 32` of word `token / 32`.
-ESPALIER_HOST_DEVICE inline bool IsInMask(const uint32_t* mask, int token) {
-  return (mask[token / 32] >> (token % 32) & 1) != 0;
-}
 
 struct MaskedState {
   int32_t state = 0;
@@ -37,6 +25,9 @@ namespace reference {
 // id, or without room, has none of the tokens.
 std::vector<uint32_t> TokenMask(const ConstraintTables& tables,
                                 const MaskedState& state);
+// As above, of a place with a stack.
+std::vector<uint32_t> TokenMask(const ConstraintTables& tables,
+                                const PushdownPlace& place, int32_t room);
 
 }  // namespace reference
 }  // namespace espalier

@@ -14,4 +14,15 @@ std::vector<uint32_t> TokenMask(const ConstraintTables& tables,
   return mask;
 }
 
+std::vector<uint32_t> TokenMask(const ConstraintTables& tables,
+                                const PushdownPlace& place, int32_t room) {
+  std::vector<uint32_t> mask(NumMaskWords(tables.vocab_size));
+  for (TokenId token = 0; token < tables.vocab_size; ++token) {
+    if (IsLegalToken(tables, place, room, token)) {
+      mask[token / 32] |= uint32_t{1} << (token % 32);
+    }
+  }
+  return mask;
+}
+
 }  // namespace espalier::reference

@@ -27,7 +27,13 @@ struct MovedWord {
   bool is_slot;  // a slot number, which changes with the move
 };
 
-constexpr int kNumSlotWords = 7;  // besides its table
+constexpr int kNumSlotWords = 7;  // besides its table and its places
+constexpr int kNumPlaceWords = sizeof(PushdownPlace) / sizeof(int);
+
+__host__ __device__ int NumWordsOf(const CudaBeamState& state) {
+  return kNumSlotWords + state.table_stride +
+         (state.places == nullptr ? 0 : 2 * kNumPlaceWords);
+}
 
 __device__ MovedWord WordOfSlot(const CudaBeamState& state, int word) {
   switch (word) {
@@ -46,8 +52,17 @@ __device__ MovedWord WordOfSlot(const CudaBeamState& state, int word) {
     case 6:
       return {state.constraint_states, 1, false};
     default:
-      return {state.tables + (word - kNumSlotWords), state.table_stride, false};
+      break;
   }
+  word -= kNumSlotWords;
+  if (word < state.table_stride) {
+    return {state.tables + word, state.table_stride, false};
+  }
+  word -= state.table_stride;
+  PushdownPlace* const places =
+      state.places + (word < kNumPlaceWords ? 0 : state.num_places);
+  return {reinterpret_cast<int*>(places) + word % kNumPlaceWords,
+          kNumPlaceWords, false};
 }
 
 __device__ void MoveChain(const MovedWord& word, int from, int distance,
@@ -76,7 +91,7 @@ __global__ void __launch_bounds__(MovePolicy::kThreads)
   LaunchDependents();
   GridDependencyWait();
   const int distance = from - to;
-  const int num_words = kNumSlotWords + state.table_stride;
+  const int num_words = NumWordsOf(state);
   const int64_t num_chains = min(distance, num_slots);
   const int64_t num_threads = int64_t{gridDim.x} * MovePolicy::kThreads;
   for (int64_t i = int64_t{blockIdx.x} * MovePolicy::kThreads + threadIdx.x;
@@ -96,8 +111,8 @@ absl::Status CudaMoveGroup(const CudaBeamState& state, int from, int to,
     return InvalidArgument("cannot move ", num_slots, " slots from ", from,
                            " to ", to);
   }
-  const int64_t num_moved = int64_t{std::min(from - to, num_slots)} *
-                            (kNumSlotWords + state.table_stride);
+  const int64_t num_moved =
+      int64_t{std::min(from - to, num_slots)} * NumWordsOf(state);
   const int64_t num_blocks =
       (num_moved + MovePolicy::kThreads - 1) / MovePolicy::kThreads;
   return Launch(MoveGroup,

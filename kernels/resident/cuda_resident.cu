@@ -244,6 +244,15 @@ __device__ int NumCandidates(const GroupView& view, int num_selected) {
   return count;
 }
 
+// The places of a group's beams by rank, and with `is_next` those of the next
+// ones.
+__device__ PushdownPlace* PlacesOf(const CudaBeamState& state,
+                                   const CudaResidentGroup& group, int position,
+                                   bool is_next) {
+  const bool is_second = (position % 2 != 0) != is_next;
+  return state.places + (is_second ? state.num_places : 0) + group.first_slot;
+}
+
 // The state after a candidate; -1 if no token may follow.
 __device__ int32_t StateAfter(const GroupView& view,
                               const ConstraintTables& tables, int room,
@@ -258,13 +267,29 @@ __device__ int RoomAfter(const CudaBeamState& state, const GroupView& view) {
   return view.group.end_position - state.positions[view.group.first_slot] - 1;
 }
 
-// A state of items takes some ten reads that depend on each other. The few
+// A state of items takes some ten reads that depend on each other, and that of
+// a text with a stack several for each byte. The few
 // threads of AdvanceGroups would take long for thousands of candidates.
 constexpr int kStateThreads = 128;
 
+// As StateAfter, of items or of a text with a stack.
+__device__ int32_t FoundState(const CudaBeamState& state, const GroupView& view,
+                              const ConstraintTables& tables, int room,
+                              const Candidate& candidate) {
+  if (tables.has_items()) return StateAfter(view, tables, room, candidate);
+  const int32_t before = view.states[candidate.beam];
+  if (!HasTokens(tables, before)) return -1;
+  const int position = state.positions[view.group.first_slot];
+  const PushdownPlace& place =
+      PlacesOf(state, view.group, position, false)[candidate.beam];
+  PushdownWalk walk =
+      WalkFrom(tables, before, place.count, place.frames, place.height);
+  return StateAfterToken(tables, before, room, candidate.token, &walk);
+}
+
 __global__ void __launch_bounds__(kStateThreads)
-    FindItemStates(CudaBeamState state, const Candidate* candidates,
-                   const int* num_candidates) {
+    FindStates(CudaBeamState state, const Candidate* candidates,
+               const int* num_candidates) {
   LaunchDependents();
   GridDependencyWait();
   const int group_idx = blockIdx.x;
@@ -273,7 +298,7 @@ __global__ void __launch_bounds__(kStateThreads)
   if (!view.has_constraint()) return;
   const ConstraintTables& tables =
       state.constraints[view.group.constraint].tables;
-  if (!tables.has_items()) return;
+  if (!tables.has_items() && !tables.has_stacks()) return;
   const int first = state.selections[group_idx].first_candidate;
   const int room = RoomAfter(state, view);
   const int count =
@@ -284,8 +309,9 @@ __global__ void __launch_bounds__(kStateThreads)
        i < count; i += stride) {
     if (view.draws_samples() && view.draws[i].sample == kNoSample) continue;
     const Candidate& candidate = candidates[first + i];
-    state.item_states[first + i] =
-        candidate.token < 0 ? -1 : StateAfter(view, tables, room, candidate);
+    state.found_states[first + i] =
+        candidate.token < 0 ? -1
+                            : FoundState(state, view, tables, room, candidate);
   }
 }
 
@@ -300,13 +326,15 @@ __device__ int TakeBeams(const CudaBeamState& state, const GroupView& view,
   const ConstraintTables* const tables =
       view.has_constraint() ? &state.constraints[view.group.constraint].tables
                             : nullptr;
-  const bool has_items = tables != nullptr && tables->has_items();
+  const bool has_stacks = tables != nullptr && tables->has_stacks();
+  const bool has_found =
+      tables != nullptr && (tables->has_items() || tables->has_stacks());
   int32_t after = -1;  // the state after the thread's last candidate
   const auto lives = [&](int i) {
     const TokenId token = candidates[i].token;
     if (token < 0) return false;
     if (!view.has_constraint()) return !view.IsEos(token);
-    after = has_items ? state.item_states[first + i]
+    after = has_found ? state.found_states[first + i]
                       : StateAfter(view, *tables, room, candidates[i]);
     return after >= 0;
   };
@@ -315,6 +343,9 @@ __device__ int TakeBeams(const CudaBeamState& state, const GroupView& view,
     view.tokens[rank] = candidates[i].token;
     view.cum_log_probs[rank] = candidates[i].cum_log_prob;
     if (view.draws_samples()) view.samples[rank] = view.draws[i].sample;
+    if (has_stacks) {
+      state.parents[view.group.first_slot + rank] = candidates[i].beam;
+    }
     scratch.parents[rank] =
         view.slots[candidates[i].beam] - view.group.first_slot;
   };
@@ -418,7 +449,9 @@ __device__ void AdvanceGroup(const CudaBeamState& state, const GroupView& view,
 //   masks  the cache during the step
 __device__ void EndMasks(const CudaBeamState& state,
                          const CudaMaskCache& masks) {
-  if (masks.num_jobs == 0 && masks.num_item_jobs == 0) return;
+  if (masks.num_jobs + masks.num_item_jobs + masks.num_pushdown_jobs == 0) {
+    return;
+  }
   const bool is_full = masks.num_taken >= state.num_cached_masks;
   // Numbers of steps are below those of resets (CudaStepBuilder).
   *state.masks = {
@@ -460,6 +493,39 @@ __global__ void __launch_bounds__(kAdvanceThreads)
   if (state.masks != nullptr) EndMasks(state, masks);
 }
 
+// A thread for each beam.
+__global__ void __launch_bounds__(kStateThreads)
+    AdvancePlaces(CudaBeamState state) {
+  LaunchDependents();
+  GridDependencyWait();
+  const int group_idx = blockIdx.x;
+  if (group_idx >= *state.num_groups) return;
+  const CudaResidentGroup group = state.groups[group_idx];
+  if (group.constraint < 0) return;
+  const ConstraintTables& tables = state.constraints[group.constraint].tables;
+  if (!tables.has_stacks()) return;
+  const int position = state.positions[group.first_slot] - 1;
+  const PushdownPlace* const before = PlacesOf(state, group, position, false);
+  PushdownPlace* const after = PlacesOf(state, group, position, true);
+  const auto stride = static_cast<int>(gridDim.y) * kStateThreads;
+  for (int rank = static_cast<int>(blockIdx.y) * kStateThreads +
+                  static_cast<int>(threadIdx.x);
+       rank < group.num_slots; rank += stride) {
+    const int beam = group.first_slot + rank;
+    if (state.constraint_states[beam] < 0) {
+      after[rank].state = -1;
+      after[rank].height = 0;
+      continue;
+    }
+    const PushdownPlace& parent = before[state.parents[beam]];
+    PushdownWalk walk = WalkFrom(tables, parent.state, parent.count,
+                                 parent.frames, parent.height);
+    const int32_t next =
+        ReadToken(tables, parent.state, state.tokens[beam], &walk);
+    WritePlace(tables, next, walk, &after[rank]);
+  }
+}
+
 }  // namespace
 
 absl::Status CudaApplyStagedWrites(const CudaStagedWrite* segments,
@@ -475,16 +541,16 @@ absl::Status CudaPrepareInputs(const CudaBeamState& state, int num_rows,
   return Launch(BeginStep, WarpEach(num_rows), stream, state, num_rows);
 }
 
-absl::Status CudaFindItemStates(const CudaBeamState& state,
-                                const Candidate* candidates,
-                                const int* num_candidates, int max_groups,
-                                int max_candidates, cudaStream_t stream) {
+absl::Status CudaFindStates(const CudaBeamState& state,
+                            const Candidate* candidates,
+                            const int* num_candidates, int max_groups,
+                            int max_candidates, cudaStream_t stream) {
   if (max_groups < 1 || max_candidates < 1) {
     return InvalidArgument("cannot find states of ", max_candidates,
                            " candidates of ", max_groups, " groups");
   }
   const int blocks = (max_candidates + kStateThreads - 1) / kStateThreads;
-  return Launch(FindItemStates,
+  return Launch(FindStates,
                 {.grid = dim3(static_cast<unsigned>(max_groups),
                               static_cast<unsigned>(blocks)),
                  .block = dim3(kStateThreads)},
@@ -506,6 +572,21 @@ absl::Status CudaUpdateBeams(const CudaBeamState& state,
                  .block = {kAdvanceThreads},
                  .dependency = GridDependency::kWritesEarlyRead},
                 stream, state, candidates, num_candidates, reports);
+}
+
+absl::Status CudaAdvancePlaces(const CudaBeamState& state, int max_groups,
+                               int max_slots, cudaStream_t stream) {
+  if (max_groups < 1 || max_slots < 1) {
+    return InvalidArgument("cannot advance ", max_slots, " places of ",
+                           max_groups, " groups");
+  }
+  const int blocks = (max_slots + kStateThreads - 1) / kStateThreads;
+  return Launch(AdvancePlaces,
+                {.grid = dim3(static_cast<unsigned>(max_groups),
+                              static_cast<unsigned>(blocks)),
+                 .block = dim3(kStateThreads),
+                 .dependency = GridDependency::kWritesEarlyRead},
+                stream, state);
 }
 
 }  // namespace espalier

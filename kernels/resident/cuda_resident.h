@@ -8,10 +8,12 @@
 //                          copies of tails are listed; the batch's tokens and
 //                          positions are gathered
 //     (tail copies, forward pass, selection)
-//   CudaFindItemStates     of items, the states after candidates
+//   CudaFindStates         of items, and of texts with stacks, the states after
+//                          candidates
 //   CudaUpdateBeams        the best candidates become beams, forked children
 //                          get their slots (kernels/resident/assign_slots.h),
 //                          and the host gets its report
+//   CudaAdvancePlaces      of texts with stacks, beams get their stacks
 //
 // A group owns a range of slots from first_slot on. The range has two uses:
 //
@@ -95,8 +97,14 @@ struct CudaBeamState {
   int* slots = nullptr;
   uint32_t* samples = nullptr;  // index in the request; kNoSample: none
   int32_t* constraint_states = nullptr;  // after `tokens`; -1: no beam
-  // By candidate: the state after it, while beams are updated; of items only.
-  int32_t* item_states = nullptr;
+  // By candidate: the state after it, while beams are updated; of items, and of
+  // texts with stacks.
+  int32_t* found_states = nullptr;
+  // By rank, while beams are updated: the rank of the parent; with a stack.
+  int* parents = nullptr;
+  // By rank, with a stack: where `position` of the group is even, the first
+  // ones are those of its beams, and the second become those of the next.
+  PushdownPlace* places = nullptr;  // [2, num_places]
   // By slot.
   int* sources = nullptr;  // slot to take over before the next step; -1
   int* tails = nullptr;    // page to write into
@@ -133,6 +141,7 @@ struct CudaBeamState {
 
   // Values.
   int num_cached_masks = 0;
+  int num_places = 0;
   int table_stride = 0;
   int page_size = 1;
 };
@@ -183,15 +192,15 @@ absl::Status CudaMoveGroup(const CudaBeamState& state, int from, int to,
 absl::Status CudaPrepareInputs(const CudaBeamState& state, int num_rows,
                                cudaStream_t stream);
 
-// Runs after selection, in a step with groups whose constraint has items:
-// writes `item_states` of their candidates.
+// Runs after selection, in a step with groups whose constraint has items, or
+// texts with stacks: writes `found_states` of their candidates.
 //   candidates, num_candidates  as of CudaUpdateBeams
 // `max_groups` >= 1 is a bound of *num_groups, `max_candidates` >= 1 one of a
 // group's candidates, or samples.
-absl::Status CudaFindItemStates(const CudaBeamState& state,
-                                const Candidate* candidates,
-                                const int* num_candidates, int max_groups,
-                                int max_candidates, cudaStream_t stream);
+absl::Status CudaFindStates(const CudaBeamState& state,
+                            const Candidate* candidates,
+                            const int* num_candidates, int max_groups,
+                            int max_candidates, cudaStream_t stream);
 
 // Runs after selection. Of each group's candidates, best first, the first
 // num_slots whose token is no EOS id become its beams by rank; with a
@@ -209,5 +218,11 @@ absl::Status CudaUpdateBeams(const CudaBeamState& state,
                              const int* num_candidates,
                              const CudaReportRing& reports, int max_groups,
                              cudaStream_t stream);
+
+// Runs after CudaUpdateBeams, in a step with groups whose constraint has texts
+// with stacks: copies the stacks of parents, and reads the beams' tokens.
+// `max_groups` as of CudaUpdateBeams, `max_slots` >= 1 a bound of a group's.
+absl::Status CudaAdvancePlaces(const CudaBeamState& state, int max_groups,
+                               int max_slots, cudaStream_t stream);
 
 }  // namespace espalier

@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "base/pushdown_tables.h"
 #include "executor/cuda/batch/cuda_step_limits.h"
 #include "executor/cuda/transfer/cuda_delta.h"
 #include "kernels/attention/cuda_attention_plan.h"
@@ -69,9 +70,10 @@ struct CudaArrayInfo {
   CudaArrayReaders readers = CudaArrayReaders::kAll;
   // The array has an entry for each row of logits, InactiveEntry() by default.
   bool by_logits_row = false;
+  int times = 1;  // as many for each of the limit
 
   constexpr int64_t max_size(const CudaStepLimits& limits) const {
-    return (limit == nullptr ? 0 : int64_t{limits.*limit}) + more;
+    return (limit == nullptr ? 0 : int64_t{limits.*limit}) * times + more;
   }
 };
 
@@ -104,6 +106,9 @@ struct CudaBatchArrays {
   Array<CudaEditParams> edit_params{};
 
   Array<CudaMaskRow> mask_rows{};  // by row of logits
+  // Places of rows with stacks: a frame with the state, count and height of
+  // PushdownPlace, and its frames.
+  Array<PushdownFrame> mask_frames{};
 
   Array<CudaEditedRow> edited_rows{};  // by row of logits
   Array<TimestampRule> rules{};
@@ -173,6 +178,11 @@ constexpr void ForEachBatchArray(const Fn& fn, All&&... all) {
      all.edit_params...);
 
   fn(by_row("rows with masks", kWithMasks), all.mask_rows...);
+  fn(Info{.name = "frames of stacks",
+          .limit = kRows,
+          .readers = kWithMasks,
+          .times = 1 + PushdownPlace::kMaxDepth},
+     all.mask_frames...);
 
   fn(by_row("rows after edits", kWithEditedRows), all.edited_rows...);
   fn(Info{"rules of times", kRows, 0, kWithEditedRows}, all.rules...);

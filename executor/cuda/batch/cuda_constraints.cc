@@ -25,6 +25,7 @@ bool AreShared(const ConstraintTables& tables) {
 // Returns an array that no other tables of a constraint have, or of a catalogue
 // if they are shared.
 const void* ArrayOf(const ConstraintTables& tables) {
+  if (tables.has_stacks()) return tables.stacks.next;
   if (!tables.has_items()) return tables.next;
   if (AreShared(tables)) return tables.items.trie.tokens;
   return tables.items.excluded;

@@ -458,6 +458,8 @@ void CudaInputBatch::AddMasks(const CudaGroup& group,
   AddReaders(CudaArrayReaders::kWithMasks);
   const auto& tables = request.params->constraint;
   has_items_ |= tables.has_value() && tables->has_items();
+  const bool has_stacks = tables.has_value() && tables->has_stacks();
+  has_stacks_ |= has_stacks;
   for (int i = 0; i < logits_rows.num_logits_rows; ++i) {
     const int rank = logits_rows.first_rank + i;
     CudaMaskRow row = {.constraint = request.constraint,
@@ -468,11 +470,23 @@ void CudaInputBatch::AddMasks(const CudaGroup& group,
                                       ? request.places[rank]
                                       : *request.logits_rows[i].place;
       row = {.constraint = request.constraint, .state = state, .room = room};
+      if (has_stacks) {
+        row.frame = static_cast<int>(mask_frames.size());
+        AddPlace(tables->stacks.places, state);
+      }
     }
     const int logits_row = logits_rows.first_logits_row + i;
     mask_rows[logits_row] = row;
     row_edits[logits_row].mask = logits_row;  // until the device finds another
   }
+}
+
+void CudaInputBatch::AddPlace(const PushdownPlaces* places, int32_t state) {
+  PushdownPlace place;
+  places->Find(state, &place);
+  mask_frames.push_back({place.state, place.count, place.height, 0});
+  mask_frames.insert(mask_frames.end(), place.frames,
+                     place.frames + place.height);
 }
 
 void CudaInputBatch::SetListMask(const CudaGroupRequest& request,

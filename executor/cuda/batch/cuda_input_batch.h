@@ -159,6 +159,8 @@ struct CudaInputBatch : CudaBatchArrays<HostArray> {
   bool has_masks() const { return HasReaders(CudaArrayReaders::kWithMasks); }
   // True if some row's mask is of items.
   bool has_items() const { return has_items_; }
+  // True if some row's mask is of texts with stacks.
+  bool has_stacks() const { return has_stacks_; }
   // True if the device builds some rows' edits from histories that it keeps.
   bool has_device_edits() const {
     return HasReaders(CudaArrayReaders::kWithDeviceEdits);
@@ -249,6 +251,8 @@ struct CudaInputBatch : CudaBatchArrays<HostArray> {
   bool IsMasked(std::span<const TokenId> list) const {
     return list_masks_ != nullptr && std::ssize(list) > kMaxListEdits;
   }
+  // Adds the place of a state to mask_frames.
+  void AddPlace(const PushdownPlaces* places, int32_t state);
   // Gives a row of logits the mask of a list.
   void SetListMask(const CudaGroupRequest& request,
                    std::span<const TokenId> list, int logits_row);
@@ -274,6 +278,7 @@ struct CudaInputBatch : CudaBatchArrays<HostArray> {
   // Bit mask of CudaArrayReaders.
   unsigned readers_ = 1u << static_cast<int>(CudaArrayReaders::kAll);
   bool has_items_ = false;
+  bool has_stacks_ = false;
   // The last list that was added for the current request. Rows with equal edits
   // share it.
   std::optional<CudaRowEdits> last_edits_;

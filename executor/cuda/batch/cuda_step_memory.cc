@@ -64,11 +64,14 @@ int64_t LayOut(const CudaStepLimits& limits, int page_size, int* words,
   layout.Add(&state.clock, 1);
   layout.Add(&state.masks, 1);
   layout.Add(&arrays->mask_jobs, int64_t{2} * limits.max_rows);
+  layout.Add(&arrays->pushdown_jobs, limits.max_rows);
   layout.Add(&arrays->masks,
              limits.num_masks() * NumMaskWords(limits.vocab_size));
   layout.Add(&state.scratch, int64_t{4} * limits.num_slots);
   layout.Add(&arrays->candidates, limits.max_candidates);
-  layout.Add(&state.item_states, limits.max_candidates);
+  layout.Add(&state.found_states, limits.max_candidates);
+  layout.Add(&state.parents, limits.num_slots);
+  layout.Add(&state.places, int64_t{2} * limits.num_slots);
   layout.Add(&arrays->num_candidates, limits.max_rows);
   layout.Add(&arrays->verify_counters, limits.max_rows);
   const auto add = [&](const CudaArrayInfo& info, auto*& array) {
@@ -121,6 +124,7 @@ absl::StatusOr<CudaStepMemory> CudaStepMemory::Create(
   memory.arrays_.state.table_stride = limits.row_stride();
   memory.arrays_.state.page_size = page_size;
   memory.arrays_.state.num_cached_masks = limits.num_cached_masks();
+  memory.arrays_.state.num_places = limits.num_slots;
   // All but the tables is zero; they come first. Room for edits alone can be
   // 64 MB: the host does not send that.
   RETURN_IF_CUDA_ERROR(

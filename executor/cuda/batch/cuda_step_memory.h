@@ -24,8 +24,9 @@ struct CudaStepArrays : CudaBatchArrays<DeviceArray>,
   Candidate* candidates = nullptr;  // [max_candidates]
   int* num_candidates = nullptr;    // [max_rows]  by group
   CudaStepLogprobs log_probs;
-  unsigned* verify_counters = nullptr;  // [max_rows]  0 between steps
-  CudaMaskJob* mask_jobs = nullptr;     // [2 * max_rows]
+  unsigned* verify_counters = nullptr;       // [max_rows]  0 between steps
+  CudaMaskJob* mask_jobs = nullptr;          // [2 * max_rows]
+  CudaPushdownJob* pushdown_jobs = nullptr;  // [max_rows]
   // [num_masks, NumMaskWords(vocab_size)]: of rows, then kept ones, then those
   // of lists.
   uint32_t* masks = nullptr;

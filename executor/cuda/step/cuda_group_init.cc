@@ -1,6 +1,9 @@
 #include "executor/cuda/step/cuda_group_init.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <optional>
+#include <span>
 
 #include "base/check.h"
 #include "base/status.h"
@@ -137,7 +140,33 @@ void CudaGroupInit::PutHomes(const CudaStepMemory& memory,
   for (int rank = 0; rank < num_homes; ++rank) {
     states[rank] = selection_->places[rank].state;
   }
+  const std::optional<ConstraintTables>& tables =
+      selection_->params->constraint;
+  if (tables.has_value() && tables->has_stacks()) {
+    for (int rank = 0; rank < num_homes; ++rank) {
+      states[rank] = PutPlace(memory, group, rank, delta);
+    }
+  }
   delta->Put<int32_t>(state.constraint_states + group.first_slot, states);
+}
+
+int32_t CudaGroupInit::PutPlace(const CudaStepMemory& memory,
+                                const CudaGroup& group, int rank,
+                                CudaDelta* delta) const {
+  PushdownPlace place;
+  selection_->params->constraint->stacks.places->Find(
+      selection_->places[rank].state, &place);
+  const CudaBeamState& state = memory.arrays().state;
+  PushdownPlace* const to = state.places + group.first_slot + rank +
+                            (group.position % 2 != 0 ? state.num_places : 0);
+  const int words[] = {place.state, place.count, place.height, 0};
+  delta->Put<int>(&to->state, words);
+  if (place.height > 0) {
+    delta->Put<PushdownFrame>(
+        to->frames, std::span<const PushdownFrame>(
+                        place.frames, static_cast<size_t>(place.height)));
+  }
+  return place.state;
 }
 
 void CudaGroupInit::PutBeams(const CudaStepMemory& memory, int page_size,

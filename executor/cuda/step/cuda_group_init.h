@@ -55,6 +55,9 @@ class CudaGroupInit {
                  CudaDelta* delta) const;
   void PutHomes(const CudaStepMemory& memory, const CudaGroup& group,
                 CudaDelta* delta) const;
+  // Writes the place of a beam by rank, and returns its state there.
+  int32_t PutPlace(const CudaStepMemory& memory, const CudaGroup& group,
+                   int rank, CudaDelta* delta) const;
   void PutBeams(const CudaStepMemory& memory, int page_size,
                 const CudaGroup& group, CudaDelta* delta) const;
 

@@ -257,6 +257,7 @@ CudaStepShape ShapeOf(const CudaInputBatch& batch, int num_copies) {
           .has_edits = batch.has_edits(),
           .has_masks = batch.has_masks(),
           .has_item_masks = batch.has_items(),
+          .has_pushdown_masks = batch.has_stacks(),
           .has_device_edits = batch.has_device_edits(),
           .has_edited_rows = batch.has_edited_rows()};
 }

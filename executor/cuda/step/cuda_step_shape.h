@@ -40,6 +40,7 @@ struct CudaStepShape {
   bool has_edits = false;
   bool has_masks = false;           // some row has a token mask
   bool has_item_masks = false;      // some mask is of items
+  bool has_pushdown_masks = false;  // some mask is of texts with stacks
   bool has_device_edits = false;    // built from histories
   bool has_edited_rows = false;     // some row is selected from after its edits
   bool has_partials = false;        // false: attention is one launch

@@ -108,6 +108,7 @@ CudaStep AnyStep() {
   shape.has_edits = upto(1) == 0;
   shape.has_masks = shape.has_edits && upto(1) == 0;
   shape.has_item_masks = shape.has_masks && upto(1) == 0;
+  shape.has_pushdown_masks = shape.has_masks && upto(1) == 0;
   shape.has_device_edits = shape.has_edits && upto(1) == 0;
   shape.has_partials = upto(1) == 0;
   shape.has_cross_partials = upto(1) == 0;
@@ -161,6 +162,7 @@ CudaStep StepOfEverything() {
                 .has_edits = true,
                 .has_masks = true,
                 .has_item_masks = true,
+                .has_pushdown_masks = true,
                 .has_partials = true,
                 .has_cross_partials = true};
   step.sources.push_back({.input = std::make_shared<const EncoderInput>(

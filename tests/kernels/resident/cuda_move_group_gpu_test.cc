@@ -31,14 +31,14 @@ std::ostream& operator<<(std::ostream& out, const GroupMove& move) {
 
 class MoveGroupTest : public ::testing::TestWithParam<GroupMove> {
  protected:
-  static constexpr int kNumArrays = 9;
+  static constexpr int kNumArrays = 10;
 
   void SetUp() override {
     const GroupMove& move = GetParam();
     const int num_slots = move.from + move.num_slots + 2;
-    for (int i = 0; i < kNumArrays - 1; ++i) {
-      arrays_[i] = words_.Add(num_slots);
-    }
+    for (int i = 0; i < kTables; ++i) arrays_[i] = words_.Add(num_slots);
+    num_places_ = move.stride > 100 ? 0 : num_slots;
+    arrays_[kPlaces] = words_.Add(2 * num_places_ * kPlaceWords);
     arrays_[kTables] = words_.Add(num_slots * move.stride);
     std::mt19937 random(move.from + 31 * move.stride);
     // Slots, some of them -1 (unused); all other words are arbitrary.
@@ -57,10 +57,14 @@ class MoveGroupTest : public ::testing::TestWithParam<GroupMove> {
             .slots = words_.At<int>(arrays_[kSlots]),
             .samples = words_.At<uint32_t>(arrays_[3]),
             .constraint_states = words_.At<int32_t>(arrays_[6]),
+            .places = num_places_ > 0
+                          ? words_.At<PushdownPlace>(arrays_[kPlaces])
+                          : nullptr,
             .sources = words_.At<int>(arrays_[kSources]),
             .tails = words_.At<int>(arrays_[5]),
             .tables = words_.At<int>(arrays_[kTables]),
             .positions = words_.At<int>(arrays_[kPositions]),
+            .num_places = num_places_,
             .table_stride = GetParam().stride};
   }
 
@@ -74,6 +78,10 @@ class MoveGroupTest : public ::testing::TestWithParam<GroupMove> {
     };
     for (int i = 0; i < kPositions; ++i) copy(arrays_[i], 1);
     copy(arrays_[kTables], stride);
+    if (num_places_ > 0) {
+      copy(arrays_[kPlaces], kPlaceWords);
+      copy(arrays_[kPlaces] + num_places_ * kPlaceWords, kPlaceWords);
+    }
     moved[arrays_[kPositions] + to] = words_.host[arrays_[kPositions] + from];
     for (const int array : {arrays_[kSlots], arrays_[kSources]}) {
       for (int i = 0; i < num_slots; ++i) {
@@ -84,10 +92,13 @@ class MoveGroupTest : public ::testing::TestWithParam<GroupMove> {
     return moved;
   }
 
-  static constexpr int kSlots = 2, kSources = 4, kPositions = 7, kTables = 8;
+  static constexpr int kSlots = 2, kSources = 4, kPositions = 7, kTables = 8,
+                       kPlaces = 9;
+  static constexpr int kPlaceWords = sizeof(PushdownPlace) / sizeof(int);
 
   DeviceWords words_;
   std::array<int, kNumArrays> arrays_ = {};
+  int num_places_ = 0;
   CudaStream stream_;
 };
 

@@ -6,20 +6,24 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 #include <limits>
 #include <memory>
 #include <numeric>
 #include <random>
+#include <string>
 #include <tuple>
 #include <vector>
 
 #include "base/cuda.h"
 #include "base/cuda_pinned_memory.h"
 #include "kernels/constrain/cuda_constraint_tables.h"
+#include "kernels/constrain/token_masks.h"
 #include "kernels/resident/cuda_resident.h"
 #include "tests/device_arrays.h"
 #include "tests/few_cases.h"
 #include "tests/kernels/constrain/random_constraints.h"
+#include "tests/kernels/constrain/random_pushdown_constraints.h"
 #include "tests/kernels/device_words.h"
 #include "tests/kernels/resident/resident_host_model.h"
 #include "tests/status_matchers.h"
@@ -33,15 +37,18 @@ using testing::HostGroup;
 using testing::kNoBeam;
 using testing::Move;
 using testing::MoveForks;
+using testing::RandomPushdownConstraint;
+using testing::RandomSyntaxVocabulary;
 using testing::RandomTextConstraint;
 using testing::RandomTokenVocabulary;
 using testing::Upload;
 
-constexpr int kVocabSize = 50;
+constexpr int kVocabSize = 300;
 constexpr int kNumReports = 3;
 constexpr int kGroupWords = sizeof(CudaResidentGroup) / sizeof(int);
 constexpr int kMaskWords = sizeof(CudaMaskCache) / sizeof(int);
 constexpr int kDrawWords = sizeof(CudaDraw) / sizeof(int);
+constexpr int kPlaceWords = sizeof(PushdownPlace) / sizeof(int);
 
 struct Shape {
   int page_size;
@@ -114,11 +121,23 @@ class ResidentTest : public ::testing::TestWithParam<Shape> {
     if (vocabulary_ == nullptr) {
       vocabulary_ = RandomTokenVocabulary(kVocabSize, random_);
     }
+    const bool has_stacks = groups_.size() % 2 == 0;
     while (group->constraint == nullptr) {
-      group->constraint = RandomTextConstraint(vocabulary_, random_);
+      if (has_stacks) {
+        group->constraint = RandomPushdownConstraint(
+            RandomSyntaxVocabulary(kVocabSize, random_), random_);
+      } else {
+        group->constraint = RandomTextConstraint(vocabulary_, random_);
+      }
       if (group->constraint == nullptr) continue;
+      if (!group->constraint->tables()) {
+        group->constraint = nullptr;
+        continue;
+      }
       const auto start = group->constraint->start();
-      if (std::ssize(group->constraint->LegalTokens(start, 100).tokens) < 3 ||
+      const int room = GetParam().num_steps + 3;
+      if (std::ssize(group->constraint->LegalTokens(start, room).tokens) < 3 ||
+          std::ssize(group->constraint->LegalTokens(start, 100).tokens) < 3 ||
           group->constraint->LegalTokens(start, 100).num_last > 0) {
         group->constraint = nullptr;
       }
@@ -169,6 +188,9 @@ class ResidentTest : public ::testing::TestWithParam<Shape> {
     slots_ = words_.Add(num_slots_);
     samples_ = words_.Add(num_slots_);
     states_ = words_.Add(num_slots_);
+    found_states_ = words_.Add(num_candidates_);
+    parents_ = words_.Add(num_slots_);
+    places_ = words_.Add(2 * num_slots_ * kPlaceWords);
     draws_ = words_.Add(kDrawWords * num_draws_);
     sources_ = words_.Add(num_slots_);
     tails_ = words_.Add(num_slots_);
@@ -200,6 +222,9 @@ class ResidentTest : public ::testing::TestWithParam<Shape> {
               .slots = words_.At<int>(slots_),
               .samples = words_.At<uint32_t>(samples_),
               .constraint_states = words_.At<int32_t>(states_),
+              .found_states = words_.At<int32_t>(found_states_),
+              .parents = words_.At<int>(parents_),
+              .places = words_.At<PushdownPlace>(places_),
               .sources = words_.At<int>(sources_),
               .tails = words_.At<int>(tails_),
               .tables = words_.At<int>(tables_),
@@ -222,6 +247,7 @@ class ResidentTest : public ::testing::TestWithParam<Shape> {
               .masks = words_.At<CudaMaskCache>(masks_),
               .constraints = device_constraints_.data(),
               .num_cached_masks = 4,
+              .num_places = num_slots_,
               .table_stride = stride_,
               .page_size = page_size_};
     auto headers = PinnedBuffer<CudaReportRing::Header>::Create(kNumReports);
@@ -273,7 +299,7 @@ class ResidentTest : public ::testing::TestWithParam<Shape> {
       Put(cums_ + first, Bits(group.cums));
       Put(slots_ + first, GlobalSlots(group));
       Put(samples_ + first, {group.samples.begin(), group.samples.end()});
-      Put(states_ + first, group.states);
+      PutStates(group);
       Put(sources_ + first, std::vector<int>(group.slots.size(), -1));
       Put(tails_ + first, group.tails);
       Put(positions_ + first, {group.position});
@@ -282,6 +308,58 @@ class ResidentTest : public ::testing::TestWithParam<Shape> {
       }
     }
     Put(row_groups_, row_groups);
+  }
+
+  static bool HasStacks(const HostGroup& group) {
+    return group.constraint != nullptr &&
+           group.constraint->tables()->has_stacks();
+  }
+  static PushdownPlace PlaceOf(const HostGroup& group, int rank) {
+    PushdownPlace place;
+    group.constraint->tables()->stacks.places->Find(group.states[rank], &place);
+    return place;
+  }
+  // Returns the offset of the beam's place.
+  int PlaceAt(const HostGroup& group, int rank) const {
+    const int beam = group.on_device.first_slot + rank;
+    return places_ + (group.position % 2 * num_slots_ + beam) * kPlaceWords;
+  }
+
+  // Before the first token stacks are empty.
+  void PutStates(const HostGroup& group) {
+    const int first = group.on_device.first_slot;
+    if (!HasStacks(group)) return Put(states_ + first, group.states);
+    for (int rank = 0; rank < std::ssize(group.states); ++rank) {
+      const int32_t state = PlaceOf(group, rank).state;
+      Put(states_ + first + rank, {state});
+      Put(PlaceAt(group, rank), {state, 0, 0, 0});
+    }
+  }
+
+  void ExpectStates(const HostGroup& group) {
+    const std::vector<int> states =
+        words_.Slice(states_ + group.on_device.first_slot, group.states.size());
+    if (!HasStacks(group)) {
+      EXPECT_EQ(states, group.states);
+      return;
+    }
+    const ConstraintTables tables = *group.constraint->tables();
+    for (int rank = 0; rank < std::ssize(states); ++rank) {
+      PushdownPlace place;
+      std::memcpy(static_cast<void*>(&place),
+                  &words_.host[PlaceAt(group, rank)], sizeof(place));
+      EXPECT_EQ(place.state, states[rank]);
+      ASSERT_EQ(states[rank] < 0, group.states[rank] < 0) << "rank " << rank;
+      if (states[rank] < 0) continue;
+      ASSERT_LE(place.height, PushdownPlace::kMaxDepth);
+      if (rank > 100 && rank % 17 != 0) continue;  // masks take a while
+      const PushdownPlace expected = PlaceOf(group, rank);
+      for (const int32_t room : {2, 5, 1000}) {
+        ASSERT_EQ(reference::TokenMask(tables, place, room),
+                  reference::TokenMask(tables, expected, room))
+            << "rank " << rank << ", room " << room;
+      }
+    }
   }
 
   static std::vector<int> GlobalSlots(const HostGroup& group) {
@@ -430,17 +508,20 @@ class ResidentTest : public ::testing::TestWithParam<Shape> {
                            .num_taken = Below(7)};
     if (Below(3) > 0) masks.num_jobs = Below(3);
     if (Below(3) > 0) masks.num_item_jobs = Below(3);
+    if (Below(3) > 0) masks.num_pushdown_jobs = Below(3);
     return masks;
   }
   // Jobs are done, and a full cache is free in a new epoch.
   void ExpectMasks(CudaMaskCache masks) {
-    if (masks.num_jobs + masks.num_item_jobs > 0 && masks.num_taken >= 4) {
+    const int num_jobs =
+        masks.num_jobs + masks.num_item_jobs + masks.num_pushdown_jobs;
+    if (num_jobs > 0 && masks.num_taken >= 4) {
       masks.epoch = step_ + 2;
       masks.num_taken = 0;
     }
     EXPECT_EQ(words_.Slice(masks_, kMaskWords),
               (std::vector<int>{static_cast<int>(masks.epoch), masks.num_taken,
-                                0, 0}));
+                                0, 0, 0}));
   }
 
   // Closes the gaps between the groups' slots.
@@ -477,11 +558,17 @@ class ResidentTest : public ::testing::TestWithParam<Shape> {
     UploadCandidates(candidates);
     CudaMaskCache masks = AnyMasks();
     Put(masks_, {static_cast<int>(masks.epoch), masks.num_taken, masks.num_jobs,
-                 masks.num_item_jobs});
+                 masks.num_item_jobs, masks.num_pushdown_jobs});
     ApplyDelta();
+    const auto num_groups = static_cast<int>(groups_.size());
+    ASSERT_OK(CudaFindStates(state_, words_.At<Candidate>(candidates_),
+                             words_.At<int>(counts_), num_groups, 7,
+                             stream_.get()));
     ASSERT_OK(CudaUpdateBeams(state_, words_.At<Candidate>(candidates_),
-                              words_.At<int>(counts_), reports_,
-                              static_cast<int>(groups_.size()), stream_.get()));
+                              words_.At<int>(counts_), reports_, num_groups,
+                              stream_.get()));
+    ASSERT_OK(
+        CudaAdvancePlaces(state_, num_groups, 1 + Below(400), stream_.get()));
     Wait();
     words_.Download();
     ExpectReport(candidates);
@@ -490,10 +577,8 @@ class ResidentTest : public ::testing::TestWithParam<Shape> {
       HostGroup& group = groups_[g];
       Advance(group, candidates[g]);
       if (group.constraint == nullptr) continue;
-      EXPECT_EQ(words_.Slice(states_ + group.on_device.first_slot,
-                             group.states.size()),
-                group.states)
-          << "states of group " << g;
+      SCOPED_TRACE("states of group " + std::to_string(g));
+      ASSERT_NO_FATAL_FAILURE(ExpectStates(group));
     }
     ++step_;
   }
@@ -519,6 +604,7 @@ class ResidentTest : public ::testing::TestWithParam<Shape> {
   std::vector<CudaConstraint> constraints_;
   DeviceBuffer<CudaConstraint> device_constraints_;
   int samples_, draws_, states_, masks_;
+  int found_states_, parents_, places_;
   int tokens_, cums_, slots_, sources_, tails_, tables_, positions_,
       page_tokens_;
   int num_groups_at_, groups_at_, selections_, row_groups_, eos_;

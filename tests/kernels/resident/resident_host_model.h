@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "constrain/text_constraint.h"
+#include "constrain/constraint.h"
 #include "kernels/resident/assign_slots.h"
 #include "kernels/resident/cuda_resident.h"
 
@@ -31,7 +31,7 @@ struct HostGroup {
   std::vector<int> slots;
   std::vector<uint32_t> samples;  // groups of samples only
   // With a constraint: it, and the states by rank; -1: no beam.
-  std::shared_ptr<const TextConstraint> constraint;
+  std::shared_ptr<const Constraint> constraint;
   std::vector<int32_t> states;
   int num_beams = 1;
   std::vector<std::pair<int, int>> moves;  // from slot, to slot

@@ -146,7 +146,7 @@ absl::StatusOr<GrammarLanguage> CompileKind(const ConstraintParams& params,
   if (params.regex && !params.must_contain.empty()) {
     return CompileRegex(*params.regex);
   }
-  if (params.regex) return CompileRegexWithCalls(*params.regex);
+  if (params.regex) return CompileRegexLanguage(*params.regex);
   const JsonSchemaOptions options = {
       .has_spaces = params.has_spaces,
       .only_recursion_is_called = !params.must_contain.empty()};

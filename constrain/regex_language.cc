@@ -201,6 +201,11 @@ class RegexWithCalls {
     std::vector<Repeat> repeats;
     std::vector<const RegexNode*> queue = {&tree_};
     for (size_t i = 0; i < queue.size(); ++i) {
+      // The bytes of a call come before the text, so its start is not known.
+      if (queue[i]->kind == RegexNode::Kind::kAtStart ||
+          queue[i]->kind == RegexNode::Kind::kAtEnd) {
+        return false;
+      }
       const std::vector<RegexNode>& children = queue[i]->children;
       for (size_t j = 0; j < children.size(); ++j) {
         queue.push_back(&children[j]);
@@ -327,6 +332,20 @@ class RegexWithCalls {
   RegexToNfa::Calls calls_;  // numbers of repeats_
 };
 
+// Removes anchors at the ends of a pattern that whole texts match, where they
+// always hold.
+void DropOuterAnchors(RegexNode* tree) {
+  if (tree->kind != RegexNode::Kind::kSequence) return;
+  std::vector<RegexNode>& children = tree->children;
+  while (!children.empty() &&
+         children.front().kind == RegexNode::Kind::kAtStart) {
+    children.erase(children.begin());
+  }
+  while (!children.empty() && children.back().kind == RegexNode::Kind::kAtEnd) {
+    children.pop_back();
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<ByteAutomaton> CompileRegex(std::string_view pattern,
@@ -345,21 +364,29 @@ absl::StatusOr<ByteAutomaton> CompileRegex(std::string_view pattern,
 
 absl::StatusOr<GrammarLanguage> CompileRegexWithCalls(
     std::string_view pattern, int max_unrolled, const CompileLimits& limits) {
+  CompileBudget budget(limits);
+  ASSIGN_OR_RETURN(RegexNode tree, ParseRegex(pattern, &budget));
+  DropOuterAnchors(&tree);
+  RegexWithCalls with_calls(&tree, max_unrolled, &budget);
+  ASSIGN_OR_RETURN(const bool has_calls, with_calls.FindCalls());
+  if (has_calls) return with_calls.Compile();
+  return CompileTree(tree, RegexMatching::kWhole, &budget);
+}
+
+absl::StatusOr<GrammarLanguage> CompileRegexLanguage(
+    std::string_view pattern, const CompileLimits& limits) {
   constexpr int kFewUnrolled = 16;
   CompileBudget budget(limits);
-  ASSIGN_OR_RETURN(const RegexNode tree, ParseRegex(pattern, &budget));
-  const auto compile = [&](int unrolled) -> absl::StatusOr<GrammarLanguage> {
-    RegexWithCalls with_calls(&tree, unrolled, &budget);
-    ASSIGN_OR_RETURN(const bool has_calls, with_calls.FindCalls());
-    if (has_calls) return with_calls.Compile();
-    if (unrolled < max_unrolled) return NotFound("a repetition to count");
-    return CompileTree(tree, RegexMatching::kWhole, &budget);
-  };
-  absl::StatusOr<GrammarLanguage> language = compile(max_unrolled);
-  if (!budget.is_exceeded() || max_unrolled <= kFewUnrolled) return language;
+  ASSIGN_OR_RETURN(RegexNode tree, ParseRegex(pattern, &budget));
+  absl::StatusOr<ByteAutomaton> copied =
+      CompileTree(tree, RegexMatching::kWhole, &budget);
+  if (copied.ok() || !budget.is_exceeded()) return copied;
   budget.Renew(limits.max_steps);
-  absl::StatusOr<GrammarLanguage> with_more = compile(kFewUnrolled);
-  return absl::IsNotFound(with_more.status()) ? language : with_more;
+  DropOuterAnchors(&tree);
+  RegexWithCalls with_calls(&tree, kFewUnrolled, &budget);
+  const absl::StatusOr<bool> has_calls = with_calls.FindCalls();
+  if (!has_calls.ok() || !*has_calls) return copied;
+  return with_calls.Compile();
 }
 
 }  // namespace espalier

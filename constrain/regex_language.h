@@ -5,8 +5,9 @@
 //
 // Texts are UTF-8; the pattern matches code points.
 //
-// A repetition has a copy of its states for each time, unless it has a counter
-// (CompileRegexWithCalls): "[^"]{0,100000}" has as many states as "[^"]*" then.
+// A repetition has a copy of its states for each time. Where these are too many
+// it has a counter (CompileRegexLanguage): "[^"]{0,100000}" has as many states
+// as "[^"]*" then.
 //
 // Thread safety: functions without state.
 #pragma once
@@ -35,15 +36,22 @@ absl::StatusOr<ByteAutomaton> CompileRegex(std::string_view pattern,
                                            RegexMatching matching,
                                            CompileBudget* budget);
 
-// As the first, of whole texts. A repetition of one character whose greatest
-// number is more than `max_unrolled` above the least one is a call of an
-// automaton that counts, if a character of another ASCII class follows it, and
-// if no text reaches it with two counts: where it may begin at one place, it
-// may not begin at a later one that it reaches from there. If the automaton
-// would exceed `limits`, shorter repetitions are counted, too. Without any the
-// language is a ByteAutomaton.
+// As the first, of whole texts. If the automaton would exceed `limits`,
+// repetitions of more than 16 are counted where that is exact, as of
+// CompileRegexWithCalls, with `limits` again.
+absl::StatusOr<GrammarLanguage> CompileRegexLanguage(
+    std::string_view pattern, const CompileLimits& limits = {});
+
+// As the first, of whole texts. A repetition of one character or class, whose
+// greatest number is more than `max_unrolled` above the least one, is a call of
+// an automaton that counts, if
+//   - an ASCII character that it does not have follows it,
+//   - no text reaches it with two counts: where it may begin at one place, it
+//     may not begin at a later one that it reaches from there, and
+//   - the pattern has no anchors, but for those at its ends.
+// If there is none, the language is a ByteAutomaton.
 absl::StatusOr<GrammarLanguage> CompileRegexWithCalls(
-    std::string_view pattern, int max_unrolled = 1024,
+    std::string_view pattern, int max_unrolled,
     const CompileLimits& limits = {});
 
 }  // namespace espalier

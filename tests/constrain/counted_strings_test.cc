@@ -337,7 +337,8 @@ TEST(CountedStringsTest, RepetitionsHaveTheTokensOfUnrolledOnes) {
         R"([ab]{0,6}[0-9]b")", R"("[^"]{0,7}")", "a{0,3}nb{0,4}a",
         R"((?:a{0,5}"|b{2,8}n)*)", "(?:[ab]{1,4},){3}",
         R"((?:a{1,3}|bb|)[0-9]{2,5}n)", R"(null|a{2,6}|\{[ab]{0,5}\})",
-        R"((?:\[a{0,4}\]){0,5})", "(?:aa|b)[ab]{0,4}\"|é{2,5}a"}) {
+        R"((?:\[a{0,4}\]){0,5})", "(?:aa|b)[ab]{0,4}\"|é{2,5}a", "^a{0,5};",
+        "a{0,5};$", R"(^"[ab]{0,7}"$)", R"(\Aa{1,4};\z)"}) {
     ExpectSameRegex(pattern, /*is_counted=*/true);
   }
 }
@@ -350,6 +351,32 @@ TEST(CountedStringsTest, OtherRepetitionsAreUnrolled) {
         "[ab]{0,5}b", "[é]{0,5}ü", "a{0,3}b{0,4}a{2,5}n"}) {
     ExpectSameRegex(pattern, /*is_counted=*/false);
   }
+  // They have anchors.
+  for (const char* const pattern :
+       {"(?:^|x)a{0,5};", "(?:a{0,5};|^b)", "x?^a{0,5};", "a{0,5};(?:$|b)"}) {
+    ExpectSameRegex(pattern, /*is_counted=*/false);
+  }
+}
+
+TEST(CountedStringsTest, PatternsWithoutATextAreRefused) {
+  for (const char* const pattern : {"a{0,1100};$b", "b$a{0,1100};",
+                                    "a{0,1100};[0-9]{0,1100}$;", "a{0,5};^b"}) {
+    SCOPED_TRACE(pattern);
+    const absl::Status copied = CompileRegex(pattern).status();
+    EXPECT_EQ(copied.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(CompileRegexWithCalls(pattern, 1).status(), copied);
+    EXPECT_EQ(CompileRegexLanguage(pattern).status(), copied);
+  }
+}
+
+// A pattern that copies can have keeps them, which a device has masks of.
+TEST(CountedStringsTest, CountersAreForPatternsThatExceedTheLimits) {
+  for (const char* const pattern :
+       {"(?:ab){0,40000}x[a-z]{0,1100};", R"("[^"]{0,20000}")"}) {
+    ASSERT_OK_AND_ASSIGN(const GrammarLanguage language,
+                         CompileRegexLanguage(pattern));
+    EXPECT_TRUE(std::holds_alternative<ByteAutomaton>(language)) << pattern;
+  }
 }
 
 TEST(CountedStringsTest, RandomPatternsHaveTheirTexts) {
@@ -357,10 +384,13 @@ TEST(CountedStringsTest, RandomPatternsHaveTheirTexts) {
   int num_counted = 0;
   const int num_patterns = Cases(400, 40);
   const std::vector<std::string> texts = testing::AllTexts("abc", 5);
-  for (int i = 0; i < num_patterns; ++i) {
+  for (int i = 0; i < 2 * num_patterns; ++i) {
+    constexpr const char* kAnchors[] = {"", "", "", "^", "(?:^|b)", "(?:$|b)?"};
     const std::string pattern =
-        Concat(testing::RandomPattern(3, random), "[ab]{", i % 3, ",",
-               i % 3 + 2 + i % 2, "}c", testing::RandomPattern(4, random));
+        Concat(kAnchors[i < num_patterns ? 0 : random() % 6],
+               testing::RandomPattern(3, random),
+               kAnchors[i < num_patterns ? 0 : random() % 6], "[ab]{", i % 3,
+               ",", i % 3 + 2 + i % 2, "}c", testing::RandomPattern(4, random));
     SCOPED_TRACE(pattern);
     const absl::StatusOr<ByteAutomaton> unrolled = CompileRegex(pattern);
     const absl::StatusOr<GrammarLanguage> language =
@@ -387,7 +417,7 @@ TEST(CountedStringsTest, RandomPatternsHaveTheirTexts) {
 
 TEST(CountedStringsTest, ALongRepetitionTakesFewStates) {
   ASSERT_OK_AND_ASSIGN(GrammarLanguage language,
-                       CompileRegexWithCalls("x[a-zé]{1,100000};"));
+                       CompileRegexWithCalls("x[a-zé]{1,100000};", 1024));
   auto& automaton = std::get<PushdownAutomaton>(language);
   EXPECT_LT(automaton.num_states(), 20);
   ASSERT_OK_AND_ASSIGN(const auto counted, CountedTexts(std::move(automaton)));
@@ -412,9 +442,9 @@ TEST(CountedStringsTest, ShortRepetitionsAreCountedWhereCopiesAreTooMany) {
           .ok());
   ASSERT_OK_AND_ASSIGN(
       const GrammarLanguage language,
-      CompileRegexWithCalls("[a-z]{1,900};[0-9]{1,900};", 1024, limits));
+      CompileRegexLanguage("[a-z]{1,900};[0-9]{1,900};", limits));
   EXPECT_LT(std::get<PushdownAutomaton>(language).num_states(), 20);
-  EXPECT_THAT(CompileRegexWithCalls("(?:ab){1,900}", 1024, limits),
+  EXPECT_THAT(CompileRegexLanguage("(?:ab){1,900}", limits),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        "it needs more than 1000 states, the limit"));
 }

@@ -73,7 +73,7 @@ absl::StatusOr<GrammarLanguage> CompileRegexOf(
     const ConstrainOptions& options) {
   // --must-contain needs an automaton without calls.
   if (!options.must_contain.empty()) return CompileRegex(options.regex);
-  return CompileRegexWithCalls(options.regex);
+  return CompileRegexLanguage(options.regex);
 }
 
 int NumKinds(const ConstrainOptions& options) {

@@ -271,8 +271,9 @@ absl::Status SequenceGroup::ValidateResult(const SelectionResult& result,
 std::optional<ListWork> SequenceGroup::AwaitLists() {
   CHECK(!done_) << "request " << id() << " is done";
   awaited_lists_ = nullptr;  // those of a step before, if it was preempted
-  // A device makes masks of tables itself.
-  if (!is_constrained() || writer_.params()->constraint.has_value()) {
+  if (!is_constrained()) return std::nullopt;
+  const bool has_masks = writer_.params()->constraint.has_value();
+  if (has_masks && tracer_ == nullptr && !strategy().needs_lists()) {
     return std::nullopt;
   }
   ListWork work = {.request = id(),

@@ -48,10 +48,8 @@ void BeamStrategy::DescribeSelection(PlanSelection* selection) const {
       live.size(), [&](size_t row) -> const LiveBeam& { return live[row]; },
       stopping_criteria_, selection);
   selection->num_generated = num_generated_;
-  // The list of the first step is there (beam/prepared_request.h).
-  const bool is_usual = selection->params->constraint.has_value() &&
-                        order_->is_best_first() && num_generated_ > 0 &&
-                        !asks_for_all_;
+  const bool is_usual =
+      selection->params->constraint.has_value() && !needs_lists();
   const int num_candidates = is_usual ? num_usual_candidates_ : NumCandidates();
   if (!order_->is_best_first()) {
     selection->choice =

@@ -58,6 +58,10 @@ class BeamStrategy : public DecodeStrategy {
                                           : selection.num_candidates();
   }
   void AskForAll() override { asks_for_all_ = true; }
+  // The list of the first step is there (beam/prepared_request.h).
+  bool needs_lists() const override {
+    return !order_->is_best_first() || num_generated_ == 0 || asks_for_all_;
+  }
   int max_draft_tokens(int rank) const override;
   absl::Status Advance(const SelectionResult& result,
                        std::vector<Decision>* decisions) override;

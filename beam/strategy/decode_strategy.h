@@ -96,6 +96,10 @@ class DecodeStrategy {
   // applied: the next selection describes the same step, and asks for all
   // candidates that it may need.
   virtual void AskForAll() {}
+  // True if the next step's selection is described by lists of legal tokens,
+  // even if its params have tables of the constraint, from which a device makes
+  // masks.
+  virtual bool needs_lists() const { return true; }
 
   // True if drafts of its sequences can be verified. Constant.
   virtual bool supports_drafts() const { return false; }

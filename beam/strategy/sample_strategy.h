@@ -54,6 +54,7 @@ class SampleStrategy final : public DecodeStrategy {
   bool supports_async_scheduling() const override {
     return stopping_criteria_.ends_by_state();
   }
+  bool needs_lists() const override { return false; }
   bool supports_drafts() const override { return true; }
   bool supports_late_drafts() const override {
     return !stopping_criteria_.restricts();

@@ -77,7 +77,7 @@ StoppingCriteria::Outcome StoppingCriteria::FeedConstrained(
   CHECK(progress->state != Constraint::kNone)
       << "token " << token << " may not follow";
   if (tables_.has_value() && tables_->has_stacks()) {
-    CountStates(progress->state, std::span(&progress->state, 1));
+    CountState(progress->state);
   }
   --progress->room;
   Outcome outcome;
@@ -103,10 +103,12 @@ void StoppingCriteria::CountList(std::span<const TokenId> list) const {
 void StoppingCriteria::CountStates(
     Constraint::State state, std::span<const Constraint::State> states) const {
   if (!listed_states_.insert(state).second) return;
-  for (const Constraint::State kept : states) {
-    if (!states_.insert(kept).second) continue;
-    num_list_bytes_ += constraint_->StateBytes(kept);
-  }
+  for (const Constraint::State kept : states) CountState(kept);
+}
+
+void StoppingCriteria::CountState(Constraint::State state) const {
+  if (!states_.insert(state).second) return;
+  num_list_bytes_ += constraint_->StateBytes(state);
 }
 
 absl::Status StoppingCriteria::TooManyLists() const {

@@ -151,6 +151,7 @@ class StoppingCriteria {
   // `states` of the list of `state`.
   void CountStates(Constraint::State state,
                    std::span<const Constraint::State> states) const;
+  void CountState(Constraint::State state) const;
   absl::Status TooManyLists() const;
 
   const SharedList<TokenId> shared_token_ids_;

@@ -475,6 +475,88 @@ TEST(ConstrainedSearchTest, ASearchEndsWhereAGrammarIsTooAmbiguous) {
                                 ::testing::HasSubstr("constraint.grammar")));
 }
 
+// The lists of a language that recurs, and the states that they keep, count to
+// the byte, also if it has tables for devices.
+TEST(ConstrainedSearchTest, StatesOfAGrammarCount) {
+  const auto constrain = [](int64_t max_list_bytes) {
+    GrammarLanguage language =
+        *CompileGbnf("root ::= \"a\" root \"b\" | \"c\" root \"c\" | \"d\"");
+    return *PushdownConstraint::Make(
+        std::make_shared<const PushdownAutomaton>(
+            std::get<PushdownAutomaton>(std::move(language))),
+        std::make_shared<const TokenVocabulary>(
+            std::vector<std::string>{"", "a", "b", "c", "d", "aa", "ac"}),
+        {.end_ids = {kEosId}, .max_list_bytes = max_list_bytes});
+  };
+  const std::vector<TokenId> path = {1, 5, 3, 6, 1, 1, 3, 5};
+  constexpr int kRoom = 60;
+  const auto unbounded = constrain(int64_t{1} << 30);
+  ASSERT_TRUE(unbounded->tables().has_value());
+  int64_t num_bytes = 0;
+  std::set<const TokenId*> lists;
+  std::set<Constraint::State> states;
+  Constraint::State state = unbounded->start();
+  for (int i = 0; i < std::ssize(path); ++i) {
+    const Constraint::Legal legal = unbounded->LegalTokens(state, kRoom - i);
+    if (lists.insert(legal.tokens.data()).second) {
+      num_bytes += static_cast<int64_t>(legal.tokens.size_bytes());
+    }
+    for (const Constraint::State kept : legal.states) {
+      if (states.insert(kept).second) num_bytes += unbounded->StateBytes(kept);
+    }
+    state = unbounded->Advance(state, path[i]);
+  }
+  for (const int64_t too_few : {0, 1}) {
+    const Request request = SearchOf(2, kRoom);
+    GroupSearch search(request, *MakeSelectionParams(request.params),
+                       constrain(num_bytes - too_few), nullptr);
+    absl::Status status = absl::OkStatus();
+    for (const TokenId token : path) {
+      ASSERT_OK(status);
+      PlanSelection selection;
+      search.strategy().DescribeSelection(&selection);
+      status = search.Advance({.candidates = {{0, token, -1.0f}}}, nullptr);
+    }
+    EXPECT_EQ(status.ok(), too_few == 0) << status;
+  }
+}
+
+// Where a device makes masks, lists are made ahead for searches alone that
+// count candidates by them: not for samples, and best-first beams only at first
+// and after a result that lacked some.
+TEST(ConstrainedSearchTest, SearchesThatCountCandidatesNeedLists) {
+  const auto constraint = Constrain(*CompileRegex("(a|b|c)+"));
+  const auto needs_lists = [&](const std::function<void(Request*)>& change) {
+    Request request = SearchOf(2, 6);
+    change(&request);
+    GroupSearch search(request,
+                       *MakeSelectionParams(request.params, {}, constraint,
+                                            /*has_token_masks=*/true),
+                       constraint, nullptr);
+    PlanSelection selection;
+    search.strategy().DescribeSelection(&selection);
+    EXPECT_OK(search.Advance({.candidates = {{0, 1, -1.0f}, {0, 2, -1.5f}}},
+                             nullptr));
+    const bool needs = search.strategy().needs_lists();
+    search.AskForAll();
+    EXPECT_TRUE(search.strategy().needs_lists() ||
+                KindOf(request.params) == SelectionKind::kDraws);
+    return needs;
+  };
+  EXPECT_FALSE(needs_lists([](Request*) {}));
+  EXPECT_FALSE(needs_lists([](Request* request) {
+    request->params.num_beams = 1;
+    request->params.do_sample = true;
+    request->params.num_return_sequences = 2;
+  }));
+  EXPECT_TRUE(
+      needs_lists([](Request* request) { request->params.stochastic = true; }));
+  EXPECT_TRUE(needs_lists([](Request* request) {
+    request->params.num_beam_groups = 2;
+    request->params.diversity_penalty = 1;
+  }));
+}
+
 // Devices find legal tokens by places, and the host by lists: a selection has
 // either, and they agree.
 TEST(ConstrainedSearchTest, PlacesAreThoseOfTheLists) {

@@ -18,8 +18,13 @@ bool DraftChoice::IsTooLong() const {
 
 bool DraftChoice::HasToAsk() const {
   if (!drafts_.has_to_ask() || room_.num_tokens < 1) return false;
-  // Tokens that a constraint forces need no draft model.
-  if (drafts_.reads_history() && !Tokens().empty()) return false;
+  // Tokens that a constraint forces need no draft model, if each sequence has
+  // some.
+  if (drafts_.reads_history()) {
+    const std::vector<std::vector<TokenId>> forced = Tokens();
+    const auto is_empty = [](const auto& draft) { return draft.empty(); };
+    if (!forced.empty() && std::ranges::none_of(forced, is_empty)) return false;
+  }
   // A plan that copies pages has rows (StepPlan::page_copies).
   if (!DraftsBeforeStep() && (!room_.may_ask || pages_.has_moves())) {
     return false;

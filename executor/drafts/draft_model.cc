@@ -22,11 +22,11 @@ namespace espalier {
 namespace {
 
 // Sets the logits of tokens that are illegal at `place` to -inf. Returns false,
-// and sets none, if no token is legal, or the list of those that are takes some
-// milliseconds, or memory that others need.
+// and sets none, if no token is legal, or the list of those that are takes
+// long, or memory that others need.
 bool KeepLegal(const Constraint& constraint, const ConstraintPlace& place,
                std::span<float> logits) {
-  constexpr int64_t kMaxEffort = 1 << 19;  // as for other drafts
+  constexpr int64_t kMaxEffort = 1 << 16;  // some tenths of a millisecond
   if (constraint.is_full() ||
       !constraint.TryList(place.state, place.room, kMaxEffort)) {
     return false;

@@ -341,6 +341,24 @@ TEST_F(BadDraftsTest, EndTheirRequestAndNoOther) {
   }
 }
 
+// A draft model is asked only where a sequence has no forced token.
+TEST_F(BadDraftsTest, ForcedTokensNeedNoDraftModel) {
+  for (const bool are_forced : {true, false}) {
+    Request request = ConstrainedDrafts(SpeculationMode::kCoupled);
+    if (are_forced) {
+      request.params.allowed_sequences = {
+          std::vector<int64_t>(request.params.max_new_tokens.value(), 1)};
+    }
+    bool was_asked = false;
+    Run(request, [&](std::span<const DraftSequence> later, StepResult*) {
+      was_asked = was_asked || !later.empty();
+    });
+    EXPECT_EQ(was_asked, !are_forced);
+    EXPECT_OK(results_[0]);
+    EXPECT_GT(results_[0]->usage.num_drafted_tokens, 0);
+  }
+}
+
 // Numbers of tokens that the executor drafted within a step.
 TEST_F(BadDraftsTest, WrongNumbersEndTheirRequestAndNoOther) {
   const std::pair<std::vector<int>, const char*> wrong[] = {

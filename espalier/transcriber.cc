@@ -30,7 +30,9 @@ constexpr int64_t kMaxDetectionSegments = 100;
 constexpr TokenId kEnglishEnd = 50256;
 constexpr int64_t kMaxSequences = 1000;
 // Key/value memory until the model's sizes are known: on a GPU it is taken at
-// once, and others may leave little. A page of the largest Whisper has 5 MiB.
+// once, and others may leave little. Some pages of the largest Whisper, 5 MiB
+// for 16 tokens.
+constexpr int kUsualPageSize = 16;
 constexpr int64_t kFirstCacheBytes = int64_t{64} << 20;
 // Positions of the shortest decoder that has room for a prompt and a text.
 constexpr int kMinContext = 16;
@@ -727,7 +729,13 @@ absl::StatusOr<Transcriber> Transcriber::Load(const std::string& directory,
   RETURN_IF_ERROR(WithoutErrorParts(
       CheckCount("num_sequences", num_sequences, 1, kMaxSequences)));
   GeneratorOptions sized = options;
-  if (!options.kv_cache_bytes) sized.kv_cache_bytes = kFirstCacheBytes;
+  if (!options.kv_cache_bytes) {
+    const int64_t page_size = options.page_size.value_or(kUsualPageSize);
+    // Load checks the page size.
+    sized.kv_cache_bytes =
+        kFirstCacheBytes *
+        std::clamp<int64_t>(page_size / kUsualPageSize, 1, 256);
+  }
   absl::StatusOr<Generator> generator = Generator::Load(directory, sized);
   RETURN_IF_ERROR(generator.status());
   if (!options.kv_cache_bytes && generator->description().encoder) {

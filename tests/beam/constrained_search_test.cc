@@ -521,7 +521,7 @@ TEST(ConstrainedSearchTest, StatesOfAGrammarCount) {
   }
 }
 
-// Where a device makes masks, lists are made ahead for searches alone that
+// On a device that makes masks, lists are made ahead for searches alone that
 // count candidates by them: not for samples, and best-first beams only at first
 // and after a result that lacked some.
 TEST(ConstrainedSearchTest, SearchesThatCountCandidatesNeedLists) {

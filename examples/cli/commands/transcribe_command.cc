@@ -147,7 +147,8 @@ absl::Status MakeOutputDir(const TranscribeCommandOptions& options,
   for (const std::string& file : options.files) {
     for (const TranscriptFormat format : formats) {
       const std::string path = ResultPath(options, file, format);
-      const bool is_new = !std::filesystem::exists(path, error);
+      const bool is_new = !std::filesystem::exists(
+          std::filesystem::symlink_status(path, error));
       if (std::filesystem::is_other(path, error)) continue;  // such as a pipe
       RETURN_IF_ERROR(Annotate(Output::Open(path).status(), "--output-dir"));
       if (is_new) std::filesystem::remove(path, error);

@@ -38,9 +38,8 @@ struct TilePolicy {
   static constexpr int kWarpgroupThreads = 128;
   static constexpr int kWarpgroups = 2;
   static constexpr int kTileOutputs = 64;
-  // Tiles of a warpgroup. Blocks with fewer outputs read x more often, and L2
-  // is too slow for that with 128 rows.
-  static constexpr int kMaxTiles = 2;
+  //   num_tiles  of a warpgroup, 1 or 2. Blocks with fewer outputs read x more
+  //              often, and L2 is too slow for that with 128 rows.
   static constexpr int Outputs(int num_tiles) {
     return kWarpgroups * num_tiles * kTileOutputs;
   }

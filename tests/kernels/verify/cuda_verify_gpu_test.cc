@@ -99,7 +99,8 @@ TEST_P(CudaVerifyTest, MasksVerifyAsAllowListsDo) {
         }
       };
       restrict_rows(c.target_rows, 0);
-      // Draft models know no constraints.
+      // Else a draft model's logits of illegal tokens are -inf, or it knows no
+      // constraint.
       if (seed % 3 == 0) restrict_rows(c.draft_rows, c.target_rows.size());
     }
     const std::vector<VerifyInputs> inputs = InputsOf(batch);

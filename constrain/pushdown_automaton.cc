@@ -67,7 +67,7 @@ class PushdownAutomaton::Maker {
   absl::StatusOr<PushdownAutomaton> Make(int max_depth) {
     made_.max_depth_ = max_depth;
     FindClasses();
-    FindStarts();
+    RETURN_IF_ERROR(FindStarts());
     NumberOf(starts_[0]);
     made_.first_call_.push_back(0);
     for (size_t i = 0; i < states_.size(); ++i) {
@@ -124,7 +124,9 @@ class PushdownAutomaton::Maker {
     }
   }
 
-  void FindStarts() {
+  // Errors: kInvalidArgument if the first automaton has no text, although those
+  // that it calls have some.
+  absl::Status FindStarts() {
     ForEachCall(ByteAutomaton::kStart,
                 [&](int64_t number, ByteAutomaton::State state) {
                   if (number >= std::ssize(starts_)) {
@@ -132,8 +134,10 @@ class PushdownAutomaton::Maker {
                   }
                   starts_[number] = state;
                 });
-    CHECK(!starts_.empty() && starts_[0] != ByteAutomaton::kNone)
-        << "no automaton has the language";
+    if (starts_.empty() || starts_[0] == ByteAutomaton::kNone) {
+      return InvalidArgument("no text matches");
+    }
+    return absl::OkStatus();
   }
 
   State NumberOf(ByteAutomaton::State state) {

@@ -30,10 +30,10 @@ constexpr int64_t kMaxDetectionSegments = 100;
 constexpr TokenId kEnglishEnd = 50256;
 constexpr int64_t kMaxSequences = 1000;
 // Key/value memory until the model's sizes are known: on a GPU it is taken at
-// once, and others may leave little. Some pages of the largest Whisper, 5 MiB
-// for 16 tokens.
-constexpr int kUsualPageSize = 16;
+// once, and others may leave little. Three pages of the largest Whisper, at
+// least: one takes 5 MiB for 16 tokens.
 constexpr int64_t kFirstCacheBytes = int64_t{64} << 20;
+constexpr int64_t kBytesOfThreePagesAToken = 3 * (int64_t{5} << 20) / 16;
 // Positions of the shortest decoder that has room for a prompt and a text.
 constexpr int kMinContext = 16;
 
@@ -730,11 +730,11 @@ absl::StatusOr<Transcriber> Transcriber::Load(const std::string& directory,
       CheckCount("num_sequences", num_sequences, 1, kMaxSequences)));
   GeneratorOptions sized = options;
   if (!options.kv_cache_bytes) {
-    const int64_t page_size = options.page_size.value_or(kUsualPageSize);
     // Load checks the page size.
+    const int64_t page_size = options.page_size.value_or(0);
     sized.kv_cache_bytes =
-        kFirstCacheBytes *
-        std::clamp<int64_t>(page_size / kUsualPageSize, 1, 256);
+        std::max(kFirstCacheBytes, kBytesOfThreePagesAToken *
+                                       std::clamp<int64_t>(page_size, 0, 4096));
   }
   absl::StatusOr<Generator> generator = Generator::Load(directory, sized);
   RETURN_IF_ERROR(generator.status());

@@ -22,8 +22,12 @@ bool DraftChoice::HasToAsk() const {
   // some.
   if (drafts_.reads_history()) {
     const std::vector<std::vector<TokenId>> forced = Tokens();
-    const auto is_empty = [](const auto& draft) { return draft.empty(); };
-    if (!forced.empty() && std::ranges::none_of(forced, is_empty)) return false;
+    bool needs_model = forced.empty();
+    for (size_t rank = 0; rank < forced.size(); ++rank) {
+      needs_model |= forced[rank].empty() &&
+                     strategy_.max_draft_tokens(static_cast<int>(rank)) > 0;
+    }
+    if (!needs_model) return false;
   }
   // A plan that copies pages has rows (StepPlan::page_copies).
   if (!DraftsBeforeStep() && (!room_.may_ask || pages_.has_moves())) {

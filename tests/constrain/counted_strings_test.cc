@@ -359,17 +359,21 @@ TEST(CountedStringsTest, OtherRepetitionsAreUnrolled) {
 }
 
 TEST(CountedStringsTest, PatternsWithoutATextAreRefused) {
-  for (const char* const pattern : {"a{0,1100};$b", "b$a{0,1100};",
-                                    "a{0,1100};[0-9]{0,1100}$;", "a{0,5};^b"}) {
+  for (const char* const pattern :
+       {"a{0,1100};$b", "b$a{0,1100};", "a{0,1100};[0-9]{0,1100}$;",
+        "a{0,5};^b", "a{0,1100};[^\\s\\S]",
+        "[^\\d\\D](?:a{0,1100};)?b{2,9};"}) {
     SCOPED_TRACE(pattern);
     const absl::Status copied = CompileRegex(pattern).status();
     EXPECT_EQ(copied.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_EQ(CompileRegexWithCalls(pattern, 1).status(), copied);
     EXPECT_EQ(CompileRegexLanguage(pattern).status(), copied);
   }
+  EXPECT_EQ(CompileRegexLanguage("a{0,1048576}b[^\\s\\S]").status(),
+            CompileRegex("[^\\s\\S]").status());
 }
 
-// A pattern that copies can have keeps them, which a device has masks of.
+// A pattern that copies can have keeps them: it is one automaton then.
 TEST(CountedStringsTest, CountersAreForPatternsThatExceedTheLimits) {
   for (const char* const pattern :
        {"(?:ab){0,40000}x[a-z]{0,1100};", R"("[^"]{0,20000}")"}) {

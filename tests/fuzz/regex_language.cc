@@ -21,17 +21,18 @@ FUZZ_TARGET(regex_language, input) {
   // Few steps, because an input is to take milliseconds.
   const CompileLimits limits = {.max_states = 2'000, .max_steps = 200'000};
   const auto automaton = CompileRegex(input, RegexMatching::kWhole, limits);
+  // Twice the steps: two ways, and the group and the search around it.
+  const CompileLimits more = {.max_states = 4'000, .max_steps = 2'000'000};
+  const auto language = CompileRegexWithCalls(input, /*max_unrolled=*/1, more);
+  if (!language.ok()) CheckBadInput(language.status());
   if (!automaton.ok()) {
     CheckBadInput(automaton.status());
     return;
   }
-  // Twice the steps: the group and the search around it take a few.
-  const CompileLimits more = {.max_states = 4'000, .max_steps = 2'000'000};
   const std::string group = Concat("(?:", input, ")");
   const auto grouped = CompileRegex(group, RegexMatching::kWhole, more);
   if (grouped.ok()) CHECK(*grouped == *automaton) << group;
   const auto search = CompileRegex(input, RegexMatching::kSearch, more);
-  const auto language = CompileRegexWithCalls(input, /*max_unrolled=*/1, more);
   std::optional<PushdownConfigurations> counted;
   if (language.ok()) {
     if (auto* const calls = std::get_if<PushdownAutomaton>(&*language)) {

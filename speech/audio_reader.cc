@@ -257,6 +257,30 @@ class SndfileReader : public AudioReader {
   absl::Status failure_;
 };
 
+class SampleReader : public AudioReader {
+ public:
+  SampleReader(std::shared_ptr<const std::vector<float>> samples,
+               std::string name)
+      : name_(std::move(name)), samples_(std::move(samples)) {}
+
+  const std::string& name() const override { return name_; }
+  const AudioFormat& format() const override { return format_; }
+  absl::StatusOr<size_t> Read(std::span<float> samples) override {
+    const size_t count = std::min(samples.size(), samples_->size() - next_);
+    std::copy_n(samples_->begin() + static_cast<ptrdiff_t>(next_), count,
+                samples.begin());
+    next_ += count;
+    return count;
+  }
+
+ private:
+  const std::string name_;
+  const AudioFormat format_ = {
+      .name = "samples", .sample_rate = kSpeechRate, .num_channels = 1};
+  const std::shared_ptr<const std::vector<float>> samples_;
+  size_t next_ = 0;
+};
+
 absl::StatusOr<std::unique_ptr<AudioReader>> Started(
     std::unique_ptr<SndfileReader> reader) {
   RETURN_IF_ERROR(reader->Start());
@@ -274,6 +298,12 @@ absl::StatusOr<std::unique_ptr<AudioReader>> AudioReader::Open(
 absl::StatusOr<std::unique_ptr<AudioReader>> AudioReader::OpenBytes(
     std::string_view bytes, const std::string& name) {
   return Started(std::make_unique<SndfileReader>(bytes, name));
+}
+
+std::unique_ptr<AudioReader> AudioReader::OpenSamples(
+    std::shared_ptr<const std::vector<float>> samples,
+    const std::string& name) {
+  return std::make_unique<SampleReader>(std::move(samples), name);
 }
 
 absl::StatusOr<std::vector<float>> ReadAllAudio(AudioReader& reader,

@@ -60,6 +60,11 @@ class AudioReader {
   static absl::StatusOr<std::unique_ptr<AudioReader>> OpenBytes(
       std::string_view bytes, const std::string& name);
 
+  // Reads `samples`, which are mono and at 16 kHz; `name` names them in errors.
+  static std::unique_ptr<AudioReader> OpenSamples(
+      std::shared_ptr<const std::vector<float>> samples,
+      const std::string& name);
+
   virtual ~AudioReader() = default;
 
   // The path or name that names the file in errors.

@@ -22,31 +22,9 @@ using ::testing::HasSubstr;
 
 constexpr int kBands = 80;
 
-// Samples in memory.
-class SampleReader : public AudioReader {
- public:
-  explicit SampleReader(std::vector<float> samples)
-      : samples_(std::move(samples)) {}
-
-  const std::string& name() const override { return name_; }
-  const AudioFormat& format() const override { return format_; }
-  absl::StatusOr<size_t> Read(std::span<float> samples) override {
-    const size_t size = std::min(samples.size(), samples_.size() - next_);
-    std::copy_n(samples_.begin() + static_cast<ptrdiff_t>(next_), size,
-                samples.begin());
-    next_ += size;
-    return size;
-  }
-
- private:
-  const std::string name_ = "samples";
-  const AudioFormat format_;
-  const std::vector<float> samples_;
-  size_t next_ = 0;
-};
-
 OpenAudio OpenSamples(const std::vector<float>& samples) {
-  return [samples] { return std::make_unique<SampleReader>(samples); };
+  const auto shared = std::make_shared<const std::vector<float>>(samples);
+  return [shared] { return AudioReader::OpenSamples(shared, "samples"); };
 }
 
 // As openai: features of the audio with 30 s of silence behind it.
@@ -141,8 +119,10 @@ TEST(FeatureWindowsTest, NeedAFrameOfAudio) {
 TEST(FeatureWindowsTest, NoticeAudioThatHasBecomeShorter) {
   int size = 2 * 16000;
   const OpenAudio open = [&] {
-    return std::make_unique<SampleReader>(
-        std::vector<float>(static_cast<size_t>(std::exchange(size, 16000))));
+    return AudioReader::OpenSamples(
+        std::make_shared<const std::vector<float>>(
+            static_cast<size_t>(std::exchange(size, 16000))),
+        "samples");
   };
   auto windows = FeatureWindows::Open(open, kBands);
   ASSERT_OK(windows);

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <memory>
+#include <numeric>
 #include <random>
 #include <string>
 #include <utility>
@@ -229,25 +230,11 @@ TEST(SpeechTimesTest, TimesOfSpansAreTheirsHoweverTheyAreAddedUp) {
 }
 
 // Sample i has the value i.
-class CountingReader : public AudioReader {
- public:
-  explicit CountingReader(int64_t size) : size_(size) {}
-  const std::string& name() const override { return name_; }
-  const AudioFormat& format() const override { return format_; }
-  absl::StatusOr<size_t> Read(std::span<float> samples) override {
-    size_t num_read = 0;
-    while (num_read < samples.size() && at_ < size_) {
-      samples[num_read++] = static_cast<float>(at_++);
-    }
-    return num_read;
-  }
-
- private:
-  const std::string name_ = "counted";
-  const AudioFormat format_;
-  const int64_t size_;
-  int64_t at_ = 0;
-};
+std::shared_ptr<const std::vector<float>> Counted(int64_t size) {
+  std::vector<float> samples(static_cast<size_t>(size));
+  std::iota(samples.begin(), samples.end(), 0.0F);
+  return std::make_shared<const std::vector<float>>(std::move(samples));
+}
 
 TEST(SpeechSpansTest, AReaderOfSpansReadsThemAlone) {
   const std::vector<SpeechSpan> spans = {
@@ -260,8 +247,8 @@ TEST(SpeechSpansTest, AReaderOfSpansReadsThemAlone) {
     }
   }
   for (const size_t run : {1, 2, 3, 7, 100}) {
-    const std::unique_ptr<AudioReader> reader =
-        ReadSpansOnly(std::make_unique<CountingReader>(100'000), spans);
+    const std::unique_ptr<AudioReader> reader = ReadSpansOnly(
+        AudioReader::OpenSamples(Counted(100'000), "counted"), spans);
     EXPECT_EQ(reader->name(), "counted");
     std::vector<float> all;
     std::vector<float> some(run);

@@ -2,18 +2,23 @@
 
 #include <algorithm>
 #include <cmath>
+#include <future>
 #include <span>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "base/field_error.h"
 #include "base/json.h"
 #include "base/status.h"
+#include "espalier/transcribe_chunks.h"
 #include "request/json/generation_config.h"
 #include "speech/feature_windows.h"
+#include "speech/speech_chunks.h"
 #include "speech/transcript_builder.h"
 #include "speech/voice_activity.h"
 #include "speech/whisper_tokens.h"
@@ -25,6 +30,7 @@ constexpr double kMaxTemperature = 100;
 // A window that fails at all of them takes so many searches.
 constexpr int kMaxTemperatures = 100;
 constexpr int64_t kMaxDetectionSegments = 100;
+constexpr int64_t kMaxBatchSize = 256;  // a thread each
 // The end of the vocabulary of English models, which have no other mark where
 // generation_config.json does not say.
 constexpr TokenId kEnglishEnd = 50256;
@@ -134,6 +140,14 @@ absl::Status CheckNumbers(const TranscribeOptions& options) {
                                    *options.max_initial_timestamp, 0, 30));
   }
   RETURN_IF_ERROR(ClipsOf(options.clip_timestamps, 1).status());
+  if (options.batch_size) {
+    RETURN_IF_ERROR(
+        CheckCount("batch_size", *options.batch_size, 1, kMaxBatchSize));
+    if (options.voice_activity == nullptr) {
+      return InvalidField(OptionName{"batch_size"}, " needs ",
+                          OptionName{"vad_model"}, Got(*options.batch_size));
+    }
+  }
   if (options.voice_activity == nullptr) return absl::OkStatus();
   if (!options.clip_timestamps.empty()) {
     return InvalidField(OptionName{"clip_timestamps"}, " must be empty with ",
@@ -340,7 +354,9 @@ class Transcriber::Run {
   absl::Status Prepare();
   // Errors: kCancelled and kDeadlineExceeded by the call's options.
   absl::Status CheckCall() const;
-  absl::StatusOr<Generation> Generate(Request request) const;
+  // Ends with the call, or when `stop` asks it to, with kCancelled.
+  absl::StatusOr<Generation> Generate(Request request,
+                                      std::stop_token stop) const;
   // Returns the log-probability of each of `tokens` after `prompt`, which is
   // the decoder's.
   absl::StatusOr<std::vector<double>> Score(
@@ -358,6 +374,21 @@ class Transcriber::Run {
       Restore(*speech_, &part.seek, &part.start, &part.end);
     }
   }
+  // Transcribes groups of spans of speech independently of each other,
+  // batch_size of them at a time.
+  absl::StatusOr<Transcript> TranscribeGroups(
+      const OpenAudio& audio, std::vector<std::vector<SpeechSpan>> groups,
+      const WindowFunction& on_window);
+  // Sets the language by the speech of `groups`.
+  absl::Status DetectLanguageOf(
+      const OpenAudio& audio,
+      const std::vector<std::vector<SpeechSpan>>& groups);
+  // Transcribes a chunk; `stop` ends it.
+  absl::StatusOr<Transcript> TranscribeChunk(const SpeechChunk& chunk,
+                                             std::stop_token stop) const;
+  bool Detects() const {
+    return language_ == nullptr && parts_.whisper.is_multilingual();
+  }
   // Returns it with the audio's language and duration.
   Transcript WithLanguage(Transcript transcript) const;
   // Sets the language, of the window at `first` or some that follow.
@@ -365,9 +396,14 @@ class Transcriber::Run {
   absl::StatusOr<DecodedWindow> Decode(const Features& features,
                                        const TranscriptBuilder& builder,
                                        const AudioWindow& window) const;
+  // Returns the first try that passes and its temperature, or the best of all.
+  absl::StatusOr<std::pair<Try, double>> DecodeUntilOnePasses(
+      const Request& request, uint64_t seed, double no_speech_prob,
+      const TranscriptBuilder& builder) const;
   absl::StatusOr<Try> DecodeAt(double temperature, uint64_t seed,
                                Request request,
-                               const TranscriptBuilder& builder) const;
+                               const TranscriptBuilder& builder,
+                               std::stop_token stop) const;
   absl::StatusOr<DecodedWindow> Decoded(const Try& taken, double temperature,
                                         double no_speech_prob,
                                         const TranscriptBuilder& builder) const;
@@ -421,11 +457,12 @@ absl::Status Transcriber::Run::CheckCall() const {
                    absl::FormatDuration(call_.timeout));
 }
 
-absl::StatusOr<Generation> Transcriber::Run::Generate(Request request) const {
+absl::StatusOr<Generation> Transcriber::Run::Generate(
+    Request request, std::stop_token stop) const {
   RETURN_IF_ERROR(CheckCall());
   absl::StatusOr<Generation> generation = parts_.generator->GenerateTokens(
-      std::move(request),
-      {.timeout = call_.timeout - (absl::Now() - start_), .stop = call_.stop});
+      std::move(request), {.timeout = call_.timeout - (absl::Now() - start_),
+                           .stop = std::move(stop)});
   if (!generation.ok()) return OfWindow(generation.status());
   return generation;
 }
@@ -437,7 +474,8 @@ absl::StatusOr<std::vector<double>> Transcriber::Run::Score(
   request.features = features;
   request.params.decoder_prompt_tokens = {prompt.begin(), prompt.end()};
   for (const TokenId token : tokens) request.continuations.push_back({token});
-  ASSIGN_OR_RETURN(const Generation scores, Generate(std::move(request)));
+  ASSIGN_OR_RETURN(const Generation scores,
+                   Generate(std::move(request), call_.stop));
   std::vector<double> log_probs;
   for (const ContinuationScore& score : scores.continuations) {
     log_probs.push_back(score.cum_log_prob);
@@ -509,7 +547,7 @@ double Transcriber::Run::AvgLogprob(const Hypothesis& hypothesis) const {
 
 absl::StatusOr<Transcriber::Run::Try> Transcriber::Run::DecodeAt(
     double temperature, uint64_t seed, Request request,
-    const TranscriptBuilder& builder) const {
+    const TranscriptBuilder& builder, std::stop_token stop) const {
   GenerationParams& params = request.params;
   int64_t num_sequences = options_.num_beams;
   if (temperature > 0) {
@@ -524,7 +562,8 @@ absl::StatusOr<Transcriber::Run::Try> Transcriber::Run::DecodeAt(
   }
   params.num_return_sequences =
       std::clamp<int64_t>(options_.num_alternatives, 1, num_sequences);
-  ASSIGN_OR_RETURN(Generation generation, Generate(std::move(request)));
+  ASSIGN_OR_RETURN(Generation generation,
+                   Generate(std::move(request), std::move(stop)));
   if (generation.hypotheses.empty()) {
     return Internal("a window has no hypothesis");
   }
@@ -551,6 +590,46 @@ absl::StatusOr<DecodedWindow> Transcriber::Run::Decoded(
                                     .avg_logprob = AvgLogprob(hypothesis)});
   }
   return decoded;
+}
+
+absl::StatusOr<std::pair<Transcriber::Run::Try, double>>
+Transcriber::Run::DecodeUntilOnePasses(const Request& request, uint64_t seed,
+                                       double no_speech_prob,
+                                       const TranscriptBuilder& builder) const {
+  const std::vector<double>& temperatures = options_.temperature;
+  // Ends the tries that are not needed, which the futures wait for.
+  std::stop_source stop;
+  const std::stop_callback on_stop(call_.stop, [&] { stop.request_stop(); });
+  const auto decode = [&](size_t i) {
+    return DecodeAt(temperatures[i], (seed + i) % kMaxDrawnSeed, request,
+                    builder, stop.get_token());
+  };
+  std::vector<std::future<absl::StatusOr<Try>>> ahead;  // the second and so on
+  const absl::Cleanup end_others = [&] { stop.request_stop(); };
+  std::vector<Try> tries;
+  std::vector<DecodedQuality> qualities;
+  for (size_t i = 0; i < temperatures.size(); ++i) {
+    ASSIGN_OR_RETURN(Try decoded, i > 0 && i - 1 < ahead.size()
+                                      ? ahead[i - 1].get()
+                                      : decode(i));
+    if (!NeedsFallback(options_.thresholds, decoded.quality, no_speech_prob)) {
+      return std::pair(std::move(decoded), temperatures[i]);
+    }
+    qualities.push_back(decoded.quality);
+    tries.push_back(std::move(decoded));
+    if (i > 0 || !options_.eager_fallback) continue;
+    try {
+      while (ahead.size() + 1 < temperatures.size()) {
+        const size_t next = ahead.size() + 1;
+        ahead.push_back(
+            std::async(std::launch::async, [&, next] { return decode(next); }));
+      }
+    } catch (const std::system_error&) {
+      // No thread: the rest one after the other, with the same result.
+    }
+  }
+  const size_t best = BestOfFailed(options_.thresholds, qualities);
+  return std::pair(std::move(tries[best]), temperatures.back());
 }
 
 absl::StatusOr<DecodedWindow> Transcriber::Run::Decode(
@@ -584,25 +663,13 @@ absl::StatusOr<DecodedWindow> Transcriber::Run::Decode(
   if (request.params.timestamps && has_prefix) {
     request.params.timestamps->after_prefix = true;
   }
-  std::vector<Try> tries;
-  std::vector<DecodedQuality> qualities;
-  for (const double temperature : options_.temperature) {
-    // Each window and try has a seed of its own.
-    const uint64_t seed =
-        (options_.seed +
-         static_cast<uint64_t>(window.first) * options_.temperature.size() +
-         tries.size()) %
-        kMaxDrawnSeed;
-    ASSIGN_OR_RETURN(Try decoded,
-                     DecodeAt(temperature, seed, request, builder));
-    if (!NeedsFallback(options_.thresholds, decoded.quality, no_speech_prob)) {
-      return Decoded(decoded, temperature, no_speech_prob, builder);
-    }
-    qualities.push_back(decoded.quality);
-    tries.push_back(std::move(decoded));
-  }
-  return Decoded(tries[BestOfFailed(options_.thresholds, qualities)],
-                 options_.temperature.back(), no_speech_prob, builder);
+  // Each window and try has a seed of its own.
+  const uint64_t seed = options_.seed + static_cast<uint64_t>(window.first) *
+                                            options_.temperature.size();
+  ASSIGN_OR_RETURN(
+      const auto decoded,
+      DecodeUntilOnePasses(request, seed, no_speech_prob, builder));
+  return Decoded(decoded.first, decoded.second, no_speech_prob, builder);
 }
 
 absl::StatusOr<std::vector<SpeechSpan>> Transcriber::Run::Listen(
@@ -638,12 +705,93 @@ absl::StatusOr<Transcript> Transcriber::Run::Transcribe(
   speech_.emplace(std::move(spans));
   // Less than a frame of features.
   if (speech_->num_samples() < kFrameStep) return WithLanguage({});
+  if (options_.batch_size) {
+    const int64_t max_samples = int64_t{parts_.features.num_rows} * kFrameStep;
+    return TranscribeGroups(audio, GroupSpans(speech_->spans(), max_samples),
+                            on_window);
+  }
   return TranscribeAll(
       [&]() -> absl::StatusOr<std::unique_ptr<AudioReader>> {
         ASSIGN_OR_RETURN(std::unique_ptr<AudioReader> reader, audio());
         return ReadSpansOnly(std::move(reader), speech_->spans());
       },
       on_window);
+}
+
+absl::Status Transcriber::Run::DetectLanguageOf(
+    const OpenAudio& audio,
+    const std::vector<std::vector<SpeechSpan>>& groups) {
+  std::vector<SpeechSpan> spans;
+  const auto num_groups = std::min<size_t>(
+      groups.size(), static_cast<size_t>(options_.language_detection_segments));
+  for (const std::vector<SpeechSpan>& group :
+       std::span(groups).first(num_groups)) {
+    spans.insert(spans.end(), group.begin(), group.end());
+  }
+  ASSIGN_OR_RETURN(FeatureWindows windows,
+                   FeatureWindows::Open(
+                       [&]() -> absl::StatusOr<std::unique_ptr<AudioReader>> {
+                         ASSIGN_OR_RETURN(std::unique_ptr<AudioReader> reader,
+                                          audio());
+                         return ReadSpansOnly(std::move(reader), spans);
+                       },
+                       parts_.features.num_cols));
+  return DetectLanguage(windows, 0);
+}
+
+absl::StatusOr<Transcript> Transcriber::Run::TranscribeChunk(
+    const SpeechChunk& chunk, std::stop_token stop) const {
+  TranscribeOptions options = options_;
+  // Each window of the audio has seeds of its own.
+  options.seed = (options_.seed + static_cast<uint64_t>(chunk.first) /
+                                      kFrameStep * options.temperature.size()) %
+                 kMaxDrawnSeed;
+  if (chunk.index > 0) options.prefix.clear();
+  const CallOptions call = {.timeout = call_.timeout - (absl::Now() - start_),
+                            .stop = std::move(stop)};
+  Run run(parts_, options, call);
+  RETURN_IF_ERROR(run.Prepare());
+  run.language_ = language_;
+  run.duration_ = duration_;
+  run.speech_.emplace(chunk.spans);
+  if (run.speech_->num_samples() < kFrameStep) return Transcript();
+  return run.TranscribeAll([&] { return chunk.Open(); }, nullptr);
+}
+
+absl::StatusOr<Transcript> Transcriber::Run::TranscribeGroups(
+    const OpenAudio& audio, std::vector<std::vector<SpeechSpan>> groups,
+    const WindowFunction& on_window) {
+  if (Detects()) RETURN_IF_ERROR(DetectLanguageOf(audio, groups));
+  ASSIGN_OR_RETURN(std::unique_ptr<AudioReader> reader, audio());
+  SpeechChunks chunks(groups,
+                      ReadSpansOnly(std::move(reader), speech_->spans()));
+  std::stop_source stop;
+  const std::stop_callback on_stop(call_.stop, [&] { stop.request_stop(); });
+  Transcript all = WithLanguage({});
+  size_t num_taken = 0;
+  const auto take = [&](Transcript transcript) -> absl::Status {
+    const auto num_before = static_cast<ptrdiff_t>(all.segments.size());
+    AppendTranscript(std::move(transcript), &all);
+    const bool is_last = ++num_taken == groups.size();
+    const double done =
+        is_last ? duration_
+                : static_cast<double>(groups[num_taken].front().first) /
+                      kSpeechRate;
+    if (on_window == nullptr ||
+        on_window(
+            std::span(all.segments.begin() + num_before, all.segments.end()),
+            {done, duration_, all.language, language_probability_})) {
+      return absl::OkStatus();
+    }
+    return absl::CancelledError("the caller ended the transcription");
+  };
+  RETURN_IF_ERROR(TranscribeChunks(
+      chunks, *options_.batch_size, stop,
+      [&](const SpeechChunk& chunk) {
+        return TranscribeChunk(chunk, stop.get_token());
+      },
+      take));
+  return all;
 }
 
 Transcript Transcriber::Run::WithLanguage(Transcript transcript) const {
@@ -672,8 +820,7 @@ absl::StatusOr<Transcript> Transcriber::Run::TranscribeAll(
       .prompt_reset_on_temperature = options_.prompt_reset_on_temperature};
   ASSIGN_OR_RETURN(walk.clips,
                    ClipsOf(options_.clip_timestamps, windows->num_frames()));
-  const bool detects = language_ == nullptr && parts_.whisper.is_multilingual();
-  if (detects && !walk.clips.empty()) {
+  if (Detects() && !walk.clips.empty()) {
     RETURN_IF_ERROR(DetectLanguage(*windows, walk.clips.front().first));
     RETURN_IF_ERROR(windows->RewindTo(walk.clips.front().first, audio));
   }
@@ -712,22 +859,28 @@ absl::StatusOr<Transcript> Transcriber::Run::TranscribeAll(
 
 namespace {
 
-// Returns the pages of two windows: one is found again while the next is read.
-int64_t PagesOf(const ModelDescription& model, int num_sequences) {
+// Returns the pages of `num_windows` at once and one more: a window is found
+// again while the next is read.
+int64_t PagesOf(const ModelDescription& model, int num_sequences,
+                int num_windows) {
   const auto pages = [&](int64_t tokens) {
     return (tokens + model.page_size - 1) / model.page_size;
   };
   const int64_t source = model.encoder ? model.encoder->max_source_tokens : 0;
-  return 2 * (pages(source) + num_sequences * (pages(model.max_context) + 1));
+  return int64_t{num_windows + 1} *
+         (pages(source) + num_sequences * (pages(model.max_context) + 1));
 }
 
 }  // namespace
 
 absl::StatusOr<Transcriber> Transcriber::Load(const std::string& directory,
                                               const GeneratorOptions& options,
-                                              int num_sequences) {
+                                              int num_sequences,
+                                              int num_windows) {
   RETURN_IF_ERROR(WithoutErrorParts(
       CheckCount("num_sequences", num_sequences, 1, kMaxSequences)));
+  RETURN_IF_ERROR(WithoutErrorParts(
+      CheckCount("num_windows", num_windows, 1, kMaxBatchSize)));
   GeneratorOptions sized = options;
   if (!options.kv_cache_bytes) {
     // Load checks the page size.
@@ -740,7 +893,8 @@ absl::StatusOr<Transcriber> Transcriber::Load(const std::string& directory,
   RETURN_IF_ERROR(generator.status());
   if (!options.kv_cache_bytes && generator->description().encoder) {
     const ModelDescription model = generator->description();
-    sized.kv_cache_bytes = PagesOf(model, num_sequences) * model.page_bytes;
+    sized.kv_cache_bytes =
+        PagesOf(model, num_sequences, num_windows) * model.page_bytes;
     sized.loaded_weights = generator->weights();
     generator = absl::UnknownError("replaced");  // before the next one's memory
     generator = Generator::Load(directory, sized);

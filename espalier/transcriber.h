@@ -9,10 +9,10 @@
 //   if (talk.ok()) Show(talk->text, talk->segments);
 //
 // Windows of 30 s are decoded one after the other, each told what was said
-// before it, and again at higher temperatures if their text repeats itself or
-// is unlikely. Names and defaults of the options are those of openai/whisper
-// and faster-whisper. The audio is read in blocks, and may be longer than
-// memory.
+// before it, or several at a time (batch_size), and again at higher
+// temperatures if their text repeats itself or is unlikely. Names and defaults
+// of the options are those of openai/whisper and faster-whisper. The audio is
+// read in blocks, and may be longer than memory.
 //
 // A result depends on the audio, the options and the model alone: on the CPU
 // not even its bits depend on what else the generator runs.
@@ -50,6 +50,10 @@ struct TranscribeOptions {
   // 0 is a search, others draw best_of samples. From 1 to 100 of them.
   std::vector<double> temperature = {0, 0.2, 0.4, 0.6, 0.8, 1};
   FallbackThresholds thresholds = {};
+  // Tries a window that failed at all other temperatures together, with the
+  // same result: sooner where rows of a step cost little, as on a GPU, but more
+  // is computed.
+  bool eager_fallback = false;
   int64_t num_beams = 5;  // 1: greedy
   int64_t best_of = 5;
   double patience = 1;
@@ -89,6 +93,12 @@ struct TranscribeOptions {
   // times of the audio. Null: all is transcribed. Not with clip_timestamps.
   std::shared_ptr<const VoiceActivity> voice_activity = nullptr;
   VadOptions vad_options = {};
+  // Speech is transcribed in chunks of a window at most, as an audio of its own
+  // each, and so many of them at a time: in [1, 256], with the same result
+  // whatever their number. None is told of the others, but all of the initial
+  // prompt. Needs voice_activity; VadOptions::ForChunks leaves out more
+  // silence. Unset: windows are transcribed one after the other.
+  std::optional<int64_t> batch_size = std::nullopt;
 
   // Windows are tried until a language has more than this probability, but at
   // most so many, of whose languages the most frequent is taken then, and of
@@ -111,19 +121,20 @@ struct TranscribeProgress {
 
 class Transcriber {
  public:
-  // Called after each window with its segments, which may be none. False ends
-  // the transcription with kCancelled.
+  // Called after each window, or chunk if batch_size is set, with its segments,
+  // which may be none. False ends the transcription with kCancelled.
   using WindowFunction = std::function<bool(std::span<const TranscriptSegment>,
                                             const TranscribeProgress&)>;
 
   // Loads a model directory. Where options.kv_cache_bytes is unset the
-  // key/value memory is that of two windows, each with `num_sequences` beams or
-  // samples; more transcriptions at once wait for it.
+  // key/value memory is that of `num_windows` at a time and one more, each with
+  // `num_sequences` beams or samples; more at a time wait for it.
   // Errors: as Generator::Load and Create; kInvalidArgument if `num_sequences`
-  // is not in [1, 1000].
+  // is not in [1, 1000], or `num_windows` not in [1, 256].
   static absl::StatusOr<Transcriber> Load(const std::string& directory,
                                           const GeneratorOptions& options = {},
-                                          int num_sequences = 5);
+                                          int num_sequences = 5,
+                                          int num_windows = 1);
   // Transcribes by a generator that has a Whisper model; `directory` is that of
   // its model.
   // Errors: kInvalidArgument naming what the model or its tokenizer lacks.

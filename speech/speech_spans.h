@@ -32,6 +32,12 @@ struct VadOptions {
   double max_speech_duration_s = std::numeric_limits<double>::infinity();
   // Spans begin so much earlier and end so much later, but do not overlap; >= 0
   double speech_pad_ms = 400;
+
+  // The defaults for speech in chunks (speech_chunks.h): spans of a window at
+  // most, and only short silence in them.
+  static VadOptions ForChunks() {
+    return {.min_silence_duration_ms = 160, .max_speech_duration_s = 30};
+  }
 };
 
 // Errors: kInvalidArgument naming the field, as vad_threshold, and the value.

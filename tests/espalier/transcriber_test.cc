@@ -204,6 +204,35 @@ TEST_F(TranscriberTest, FallsBackUntilAWindowPasses) {
   }
 }
 
+TEST_F(TranscriberTest, TriesTogetherHaveTheSameResult) {
+  const Transcriber transcriber = Load();
+  int num_late = 0;
+  for (int seed = 1; seed <= 3; ++seed) {
+    const std::string path = Audio(4.5, seed);
+    // Some windows pass at each temperature, some at none.
+    for (const double logprob : {-1.3, -1.0, -0.7}) {
+      TranscribeOptions options = Lively();
+      options.temperature = {0, 0.3, 0.6, 1, 1.5};
+      options.thresholds.logprob = logprob;
+      options.seed = static_cast<uint64_t>(seed);
+      const auto expected = transcriber.TranscribeFile(path, options);
+      ASSERT_OK(expected.status());
+      options.eager_fallback = true;
+      const auto eager = transcriber.TranscribeFile(path, options);
+      ASSERT_OK(eager.status());
+      EXPECT_EQ(Json(*eager), Json(*expected));
+      ASSERT_EQ(eager->windows.size(), expected->windows.size());
+      for (size_t i = 0; i < eager->windows.size(); ++i) {
+        EXPECT_EQ(eager->windows[i].temperature,
+                  expected->windows[i].temperature);
+        num_late += eager->windows[i].temperature > 0.3;
+      }
+    }
+  }
+  EXPECT_GT(num_late, 0);
+  EXPECT_EQ(transcriber.generator()->Stats().num_running, 0);
+}
+
 TEST_F(TranscriberTest, LanguagesAreDetectedOrGiven) {
   const Transcriber transcriber = Load();
   const std::string path = Audio(3);
@@ -463,6 +492,12 @@ TEST_F(TranscriberTest, RefusesOptionsByName) {
   expect_refused([](auto& o) { o.patience = 1e300; },
                  "patience must end the search");
   expect_refused([](auto& o) { o.length_penalty = -100; }, "length_penalty");
+  expect_refused([](auto& o) { o.batch_size = 0; },
+                 "batch_size must be in [1, 256], got 0");
+  expect_refused([](auto& o) { o.batch_size = 257; },
+                 "batch_size must be in [1, 256], got 257");
+  expect_refused([](auto& o) { o.batch_size = 4; },
+                 "batch_size needs vad_model, got 4");
   expect_refused([](auto& o) { o.num_alternatives = -1; },
                  "num_alternatives must be in [0, 1000], got -1");
   expect_refused([](auto& o) { o.initial_prompt = "\xff"; },

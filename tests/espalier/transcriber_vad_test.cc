@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "espalier/transcriber.h"
+#include "speech/speech_chunks.h"
 #include "speech/voice_activity.h"
 #include "tests/scratch_directory.h"
 #include "tests/speech/signals.h"
@@ -129,6 +130,129 @@ TEST_F(TranscriberVadTest, SpeechAloneIsTranscribedWithTheAudiosTimes) {
   ASSERT_EQ(transcript->windows.size(), expected->windows.size());
   EXPECT_NEAR(transcript->windows.front().start, 2.9, 0.05);
   EXPECT_NEAR(transcript->windows.back().end, 11.35, 0.05);
+}
+
+// Each chunk is transcribed as a file of its own would be, so the number at a
+// time does not matter.
+TEST_F(TranscriberVadTest, ChunksAreTranscribedIndependently) {
+  std::vector<float> samples;
+  for (int i = 0; i < 6; ++i) {
+    const double seconds = 0.25 + 0.15 * i;
+    samples = Join({samples, Silence(0.7 + 0.1 * i), Tone(seconds),
+                    Noise(static_cast<int>(2000 * seconds), 0.2F)});
+  }
+  const std::string whole = Write("whole.wav", Join({samples, Silence(1)}));
+  options_.temperature = {0, 0.5, 1};
+  options_.thresholds.logprob = -1.1;
+  options_.num_alternatives = 2;
+  options_.initial_prompt = "Hello world";
+  options_.vad_options = {.min_silence_duration_ms = 160, .speech_pad_ms = 50};
+  std::vector<float> probabilities;
+  VoiceActivityStream stream(*options_.voice_activity);
+  const std::vector<float> all = Join({samples, Silence(1)});
+  stream.Push(all, &probabilities);
+  stream.Finish(&probabilities);
+  const auto groups = GroupSpans(
+      FindSpeech(probabilities, std::ssize(all), options_.vad_options),
+      kSmallWindow * 160);
+  ASSERT_GE(groups.size(), 4u);
+
+  options_.batch_size = 1;
+  const auto expected = transcriber_->TranscribeFile(whole, options_);
+  ASSERT_OK(expected.status());
+  ASSERT_THAT(expected->segments, Not(IsEmpty()));
+  EXPECT_DOUBLE_EQ(expected->duration, static_cast<double>(all.size()) / 16000);
+
+  // Alone.
+  TranscribeOptions plain = options_;
+  plain.batch_size.reset();
+  plain.voice_activity = nullptr;
+  plain.language = expected->language;
+  std::string text;
+  size_t segment = 0;
+  int64_t before = 0;
+  for (const std::vector<SpeechSpan>& spans : groups) {
+    std::vector<float> speech;
+    for (const SpeechSpan& span : spans) {
+      speech.insert(speech.end(), all.begin() + span.first,
+                    all.begin() + span.end);
+    }
+    plain.seed = static_cast<uint64_t>(before / 160 * 3);
+    before += std::ssize(speech);
+    const auto alone =
+        transcriber_->TranscribeFile(Write("chunk.wav", speech), plain);
+    ASSERT_OK(alone.status());
+    const SpeechTimes times(spans);
+    for (const TranscriptSegment& other : alone->segments) {
+      ASSERT_LT(segment, expected->segments.size());
+      const TranscriptSegment& one = expected->segments[segment];
+      EXPECT_EQ(one.id, static_cast<int64_t>(segment));
+      EXPECT_EQ(one.tokens, other.tokens);
+      EXPECT_NEAR(one.start, times.BeginOf(other.start), 0.005);
+      EXPECT_NEAR(one.end, times.EndOf(other.end), 0.005);
+      ++segment;
+    }
+    text += alone->text;
+  }
+  EXPECT_EQ(segment, expected->segments.size());
+  EXPECT_EQ(expected->text, text);
+
+  for (const int64_t batch_size : {2, 3, 256}) {
+    for (const bool eager : {false, true}) {
+      options_.batch_size = batch_size;
+      options_.eager_fallback = eager;
+      std::vector<int64_t> streamed;
+      double seconds = 0;
+      const auto transcript = transcriber_->TranscribeFile(
+          whole, options_,
+          [&](std::span<const TranscriptSegment> segments,
+              const TranscribeProgress& progress) {
+            for (const auto& one : segments) streamed.push_back(one.id);
+            EXPECT_LT(seconds, progress.seconds);
+            seconds = progress.seconds;
+            return true;
+          });
+      ASSERT_OK(transcript.status());
+      EXPECT_EQ(FormatTranscript(*transcript, TranscriptFormat::kJson),
+                FormatTranscript(*expected, TranscriptFormat::kJson));
+      EXPECT_EQ(streamed.size(), expected->segments.size());
+      EXPECT_TRUE(std::ranges::is_sorted(streamed));
+      EXPECT_DOUBLE_EQ(seconds, expected->duration);
+    }
+  }
+}
+
+TEST_F(TranscriberVadTest, ChunksEndWhenTheCallerSays) {
+  const std::string path =
+      Write("tones.wav", Join({Tone(0.9), Silence(1), Tone(0.9), Silence(1),
+                               Tone(0.9), Silence(1), Tone(0.9), Silence(1)}));
+  options_.batch_size = 3;
+  options_.vad_options = VadOptions::ForChunks();
+  int num_calls = 0;
+  EXPECT_THAT(
+      transcriber_
+          ->TranscribeFile(path, options_,
+                           [&](auto, const auto&) { return ++num_calls < 2; })
+          .status(),
+      StatusIs(absl::StatusCode::kCancelled, HasSubstr("caller")));
+  EXPECT_EQ(num_calls, 2);
+  std::stop_source stop;
+  EXPECT_THAT(transcriber_
+                  ->TranscribeFile(path, options_,
+                                   [&](auto, const auto&) {
+                                     stop.request_stop();
+                                     return true;
+                                   },
+                                   {.stop = stop.get_token()})
+                  .status(),
+              StatusIs(absl::StatusCode::kCancelled, HasSubstr("caller")));
+  EXPECT_THAT(transcriber_
+                  ->TranscribeFile(path, options_, nullptr,
+                                   {.timeout = absl::Milliseconds(1)})
+                  .status(),
+              StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("")));
+  EXPECT_EQ(transcriber_->generator()->Stats().num_running, 0);
+  EXPECT_OK(transcriber_->TranscribeFile(path, options_).status());
 }
 
 TEST_F(TranscriberVadTest, SilenceHasNoText) {

@@ -158,7 +158,7 @@ absl::Status MakeOutputDir(const TranscribeCommandOptions& options,
 }
 
 absl::StatusOr<Transcriber> LoadTranscriber(
-    const TranscribeCommandOptions& options) {
+    const TranscribeCommandOptions& options, int64_t num_temperatures) {
   ASSIGN_OR_RETURN(GeneratorOptions generator,
                    ReadGeneratorOptions(options.runtime));
   LoadingProgress progress;
@@ -166,11 +166,19 @@ absl::StatusOr<Transcriber> LoadTranscriber(
     progress.Update(done, total);
   };
   generator.load_note = PrintNote;
-  const int64_t num_sequences =
-      std::max(options.transcribe.num_beams, options.transcribe.best_of);
+  // Transcriber::Check says where a number is out of range.
+  const auto limited = [](int64_t number, int64_t most) {
+    return static_cast<int>(std::clamp<int64_t>(number, 1, most));
+  };
+  int num_samples = limited(options.transcribe.best_of, 1000);
+  if (options.transcribe.eager_fallback) {
+    num_samples *= limited(num_temperatures - 1, 100);
+  }
   absl::StatusOr<Transcriber> transcriber = Transcriber::Load(
       options.runtime.model, generator,
-      static_cast<int>(std::min<int64_t>(num_sequences, 1000)));
+      limited(std::max<int64_t>(options.transcribe.num_beams, num_samples),
+              1000),
+      limited(options.transcribe.batch_size.value_or(1), 256));
   if (!transcriber.ok()) {
     return LoadError(options.runtime, transcriber.status());
   }
@@ -191,6 +199,16 @@ absl::Status LoadVad(const TranscribeCommandOptions& options,
       }
     }
     return absl::OkStatus();
+  }
+  if (options.transcribe.batch_size) {
+    const VadOptions defaults = VadOptions::ForChunks();
+    VadOptions& vad = transcribe->vad_options;
+    if (!names.IsTyped("vad_min_silence_duration_ms")) {
+      vad.min_silence_duration_ms = defaults.min_silence_duration_ms;
+    }
+    if (!names.IsTyped("vad_max_speech_duration_s")) {
+      vad.max_speech_duration_s = defaults.max_speech_duration_s;
+    }
   }
   auto network = LoadVoiceActivity(options.vad_model);
   if (!network.ok()) return Annotate(network.status(), names.Of("vad_model"));
@@ -393,7 +411,9 @@ absl::StatusOr<int> RunTranscribe(const TranscribeCommandOptions& options) {
   ASSIGN_OR_RETURN(transcribe.temperature, Temperatures(options));
   RETURN_IF_ERROR(LoadVad(options, &transcribe));
   RETURN_IF_ERROR(MakeOutputDir(options, formats));
-  ASSIGN_OR_RETURN(const Transcriber transcriber, LoadTranscriber(options));
+  ASSIGN_OR_RETURN(
+      const Transcriber transcriber,
+      LoadTranscriber(options, std::ssize(transcribe.temperature)));
   const auto name_of = [&](std::string_view option) {
     return options.runtime.names.Of(option);
   };

@@ -174,6 +174,10 @@ void AddFallbackOptions(CLI::App* command, TranscribeCommandOptions* options) {
                           "to the next one, up to 1, if one is given; default "
                           "0.2; None: no fallback",
                           &options->temperature_increment),
+        AddBool(command, "--eager-fallback",
+                "try a failed window at all other temperatures together, with "
+                "the same result; default false",
+                &options->transcribe.eager_fallback),
         AddOptionalNumber(command, "--compression-ratio-threshold",
                           "a text that zlib compresses more has failed; "
                           "default 2.4",
@@ -272,6 +276,16 @@ void AddVadOptions(CLI::App* command, TranscribeCommandOptions* options) {
           "silero_vad_16k.safetensors of the Python package silero-vad")
       ->option_text("FILE")
       ->group(kVad);
+  command
+      ->add_option_function<int64_t>(
+          "--batch-size",
+          [options](int64_t size) { options->transcribe.batch_size = size; },
+          "with --vad-model: transcribe chunks of speech independently of each "
+          "other, so many at a time, with the same result whatever N; default: "
+          "windows one after the other, each told what was said before")
+      ->transform(InRange(1, std::numeric_limits<int64_t>::max()))
+      ->option_text("N")
+      ->group(kVad);
   VadOptions& vad = options->transcribe.vad_options;
   for (CLI::Option* option :
        {AddNumber(command, "--vad-threshold",
@@ -284,10 +298,12 @@ void AddVadOptions(CLI::App* command, TranscribeCommandOptions* options) {
                   "shorter speech is left out; default 0",
                   &vad.min_speech_duration_ms),
         AddNumber(command, "--vad-max-speech-duration-s",
-                  "longer speech is divided; default inf",
+                  "longer speech is divided; default inf, with --batch-size "
+                  "30",
                   &vad.max_speech_duration_s),
         AddNumber(command, "--vad-min-silence-duration-ms",
-                  "shorter silence is kept; default 2000",
+                  "shorter silence is kept; default 2000, with --batch-size "
+                  "160",
                   &vad.min_silence_duration_ms),
         AddNumber(command, "--vad-speech-pad-ms",
                   "of silence are kept around speech; default 400",

@@ -1,0 +1,117 @@
+#include "espalier/transcribe_chunks.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/status.h"
+#include "tests/status_matchers.h"
+
+namespace espalier {
+namespace {
+
+using namespace ::espalier::testing;  // NOLINT
+using ::testing::HasSubstr;
+
+constexpr int kNumChunks = 20;
+
+// Chunks of a sample each.
+std::unique_ptr<SpeechChunks> Chunks(int64_t num_samples = kNumChunks) {
+  std::vector<SpeechSpan> spans;
+  for (int64_t i = 0; i < kNumChunks; ++i) spans.push_back({i, i + 1});
+  return std::make_unique<SpeechChunks>(
+      GroupSpans(spans, 1),
+      AudioReader::OpenSamples(std::make_shared<const std::vector<float>>(
+                                   static_cast<size_t>(num_samples)),
+                               "audio"));
+}
+
+// Later chunks are done sooner.
+Transcript Slowly(const SpeechChunk& chunk) {
+  std::this_thread::sleep_for(
+      std::chrono::microseconds(200 * (chunk.index % 4 == 0 ? 9 : 1)));
+  return {.text = Concat(chunk.index, " "),
+          .segments = {{.id = 7, .text = "a"}, {.id = 7, .text = "b"}}};
+}
+
+TEST(TranscribeChunksTest, TakesTranscriptsInOrder) {
+  for (const int64_t num_at_once : {1, 3, 100}) {
+    std::atomic<int> running = 0;
+    std::atomic<int> most = 0;
+    Transcript all;
+    ASSERT_OK(TranscribeChunks(
+        *Chunks(), num_at_once, {},
+        [&](const SpeechChunk& chunk) {
+          const int now = ++running;
+          for (int seen = most; now > seen;) {
+            if (most.compare_exchange_weak(seen, now)) break;
+          }
+          Transcript transcript = Slowly(chunk);
+          --running;
+          return transcript;
+        },
+        [&](Transcript transcript) {
+          AppendTranscript(std::move(transcript), &all);
+          return absl::OkStatus();
+        }));
+    std::string text;
+    for (int i = 0; i < kNumChunks; ++i) text += Concat(i, " ");
+    EXPECT_EQ(all.text, text);
+    ASSERT_EQ(all.segments.size(), size_t{2 * kNumChunks});
+    for (int i = 0; i < 2 * kNumChunks; ++i) EXPECT_EQ(all.segments[i].id, i);
+    EXPECT_LE(most, std::min<int64_t>(num_at_once, kNumChunks));
+    EXPECT_EQ(running, 0);
+  }
+}
+
+TEST(TranscribeChunksTest, TheFirstErrorEndsAll) {
+  for (const int64_t num_at_once : {1, 3}) {
+    std::stop_source stop;
+    std::atomic<int> num_begun = 0;
+    int num_taken = 0;
+    const absl::Status status = TranscribeChunks(
+        *Chunks(), num_at_once, stop,
+        [&](const SpeechChunk& chunk) -> absl::StatusOr<Transcript> {
+          ++num_begun;
+          if (chunk.index == 5) return InvalidArgument("chunk 5");
+          // Would never end without the stop.
+          while (chunk.index > 5 && !stop.stop_requested()) {
+            std::this_thread::yield();
+          }
+          return Slowly(chunk);
+        },
+        [&](const Transcript&) {
+          ++num_taken;
+          return absl::OkStatus();
+        });
+    EXPECT_THAT(status, StatusIs(kInvalid, "chunk 5"));
+    EXPECT_LE(num_taken, 5);
+    EXPECT_LE(num_begun, 5 + num_at_once);
+  }
+}
+
+TEST(TranscribeChunksTest, ErrorsOfReadingAndTakingAreReturned) {
+  const auto ignore = [](const Transcript&) { return absl::OkStatus(); };
+  EXPECT_THAT(TranscribeChunks(*Chunks(kNumChunks - 3), 2, {}, Slowly, ignore),
+              StatusIs(kInvalid, HasSubstr("audio has become shorter")));
+  std::stop_source stop;
+  int num_taken = 0;
+  EXPECT_THAT(TranscribeChunks(*Chunks(), 2, stop, Slowly,
+                               [&](const Transcript&) -> absl::Status {
+                                 if (++num_taken < 3) return absl::OkStatus();
+                                 return absl::CancelledError("enough");
+                               }),
+              StatusIs(absl::StatusCode::kCancelled, "enough"));
+  EXPECT_EQ(num_taken, 3);
+  EXPECT_TRUE(stop.stop_requested());
+}
+
+}  // namespace
+}  // namespace espalier

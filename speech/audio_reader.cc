@@ -91,8 +91,10 @@ std::string_view NameOfContainer(std::string_view bytes) {
   }
   if (bytes.starts_with("\x30\x26\xb2\x75\x8e\x66\xcf\x11")) return "ASF";
   if (bytes.starts_with("FLV\x01")) return "FLV";
-  if (bytes.starts_with("\xff\xf1") || bytes.starts_with("\xff\xf9")) {
-    return "AAC";
+  // ADTS of MPEG-4 or -2, with or without a checksum.
+  for (const std::string_view sync :
+       {"\xff\xf0", "\xff\xf1", "\xff\xf8", "\xff\xf9"}) {
+    if (bytes.starts_with(sync)) return "AAC";
   }
   return "";
 }

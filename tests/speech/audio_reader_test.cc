@@ -238,7 +238,8 @@ TEST(AudioReaderTest, SaysHowToReadOfVideo) {
       {"RIFF????AVI LIST", "AVI"},
       {"\x30\x26\xb2\x75\x8e\x66\xcf\x11", "ASF"},
       {"FLV\x01", "FLV"},
-      {"\xff\xf1\x50\x80", "AAC"}};
+      {"\xff\xf1\x50\x80", "AAC"},
+      {"\xff\xf8\x50\x80", "AAC"}};
   for (const auto& [bytes, name] : cases) {
     EXPECT_THAT(
         ReadBytes(bytes + rest),

@@ -125,6 +125,36 @@ TEST_F(TranscribeTest, FindsOutFirstThatResultsCannotBeWritten) {
   EXPECT_EQ(ReadText(directory + "/talk.vtt"), "before");
 }
 
+TEST_F(TranscribeTest, LeavesNothingBehindIfItCannotBegin) {
+  const std::string audio = Audio("talk.wav", 1.3);
+  const std::string directory = files_.path("new");
+  EXPECT_EQ(Run({audio, "-o", directory, "--language", "xx"}).exit_code, 2);
+  EXPECT_FALSE(std::filesystem::exists(directory));
+  std::filesystem::create_directories(directory);
+  std::filesystem::create_symlink(files_.path("target"),
+                                  directory + "/talk.txt");
+  EXPECT_EQ(Run({audio, "-o", directory, "--language", "xx"}).exit_code, 2);
+  EXPECT_FALSE(std::filesystem::exists(files_.path("target")));
+  EXPECT_EQ(Run({audio, "-o", directory}).exit_code, 0);
+  EXPECT_TRUE(std::filesystem::exists(files_.path("target")));
+}
+
+TEST_F(TranscribeTest, NeverWritesOverTheAudio) {
+  const std::string audio = Audio("talk.txt", 1.3);
+  const std::string other = Audio("b.wav", 1.3);
+  const std::string before = ReadText(audio);
+  std::filesystem::create_directories(files_.path("out"));
+  std::filesystem::create_symlink(audio, files_.path("out/b.txt"));
+  for (const std::vector<std::string>& args :
+       {std::vector<std::string>{audio, "-o", files_.path("")},
+        {other, audio, "-o", files_.path("out")}}) {
+    const ProgramRun run = Run(args);
+    EXPECT_EQ(run.exit_code, 2);
+    EXPECT_THAT(run.err, HasSubstr(Concat(" is the audio ", audio)));
+    EXPECT_EQ(ReadText(audio), before);
+  }
+}
+
 TEST_F(TranscribeTest, HasOptionsByTheNamesOfOthers) {
   const std::string audio = Audio("a.wav", 2.2);
   const ProgramRun run = Run({audio,
@@ -216,7 +246,8 @@ TEST_F(TranscribeTest, RefusesWhatItDoesNotHave) {
   expect_refused({audio, "--vad_threshold", "0.6"},
                  "--vad-threshold needs --vad-model");
   expect_refused({audio, "--vad_model", audio}, Concat("--vad-model: ", audio));
-  expect_refused({audio, "--batch_size", "8"}, "one after the other");
+  expect_refused({audio, "--batch_size", "8"},
+                 "--batch-size needs --vad-model, got 8");
   expect_refused({audio, "--generation-config", "none"},
                  "transcribe has no option --generation-config");
   expect_refused({audio, "-f", "doc"},

@@ -132,29 +132,32 @@ std::string ResultPath(const TranscribeCommandOptions& options,
   return Concat(options.output_dir, "/", StemOf(file), ".", NameOf(format));
 }
 
-// Makes the directory, and finds out whether results can be written there: not
-// after hours of transcription. Files that are there keep their contents.
-absl::Status MakeOutputDir(const TranscribeCommandOptions& options,
-                           const Formats& formats) {
+// Finds out whether results can be written, and are not written over the audio:
+// not after hours of transcription.
+absl::Status CheckOutputFiles(const TranscribeCommandOptions& options,
+                              const Formats& formats) {
   const std::string& directory = options.output_dir;
   if (directory.empty()) return absl::OkStatus();
-  std::error_code error;
-  std::filesystem::create_directories(directory, error);
-  if (error || !std::filesystem::is_directory(directory, error)) {
-    return FailedPrecondition("--output-dir: cannot make ", directory, ": ",
-                              error ? error.message() : "it is no directory");
-  }
   for (const std::string& file : options.files) {
     for (const TranscriptFormat format : formats) {
       const std::string path = ResultPath(options, file, format);
-      const bool is_new = !std::filesystem::exists(
-          std::filesystem::symlink_status(path, error));
-      if (std::filesystem::is_other(path, error)) continue;  // such as a pipe
-      RETURN_IF_ERROR(Annotate(Output::Open(path).status(), "--output-dir"));
-      if (is_new) std::filesystem::remove(path, error);
+      for (const std::string& audio : options.files) {
+        if (!IsSameFile(InputPath(audio), path)) continue;
+        return InvalidArgument("--output-dir: ", path, " is the audio ", audio);
+      }
+      RETURN_IF_ERROR(Annotate(CheckWritable(path), "--output-dir"));
     }
   }
   return absl::OkStatus();
+}
+
+absl::Status MakeOutputDir(const std::string& directory) {
+  if (directory.empty()) return absl::OkStatus();
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);
+  if (!error) return absl::OkStatus();
+  return FailedPrecondition("--output-dir: cannot make ", directory, ": ",
+                            error.message());
 }
 
 absl::StatusOr<Transcriber> LoadTranscriber(
@@ -410,7 +413,7 @@ absl::StatusOr<int> RunTranscribe(const TranscribeCommandOptions& options) {
   TranscribeOptions transcribe = options.transcribe;
   ASSIGN_OR_RETURN(transcribe.temperature, Temperatures(options));
   RETURN_IF_ERROR(LoadVad(options, &transcribe));
-  RETURN_IF_ERROR(MakeOutputDir(options, formats));
+  RETURN_IF_ERROR(CheckOutputFiles(options, formats));
   ASSIGN_OR_RETURN(
       const Transcriber transcriber,
       LoadTranscriber(options, std::ssize(transcribe.temperature)));
@@ -419,6 +422,7 @@ absl::StatusOr<int> RunTranscribe(const TranscribeCommandOptions& options) {
   };
   RETURN_IF_ERROR(
       InWordsOf({.option = name_of}, transcriber.Check(transcribe)));
+  RETURN_IF_ERROR(MakeOutputDir(options.output_dir));
   ASSIGN_OR_RETURN(const std::unique_ptr<Output> output, Output::Open("-"));
   SpeechRun run(options, transcribe, formats, transcriber, *output);
   const Stopwatch watch;

@@ -135,6 +135,27 @@ void PrintNote(std::string_view note) {
   PrintToStderr(Concat("espalier: note: ", note, "\n"));
 }
 
+absl::Status CheckWritable(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const fs::path absolute = fs::absolute(path, error);
+  const fs::path beyond_links = fs::weakly_canonical(absolute, error);
+  fs::path there = error ? absolute : beyond_links;
+  const bool is_new = !fs::exists(there, error);
+  // The file, or the directory in which the rest of the path is made.
+  while (!fs::exists(there, error) && there.has_relative_path()) {
+    there = there.parent_path();
+  }
+  int reason = 0;
+  if (fs::is_directory(there, error) != is_new) {
+    reason = is_new ? ENOTDIR : EISDIR;
+  } else if (access(there.c_str(), is_new ? W_OK | X_OK : W_OK) != 0) {
+    reason = errno;
+  }
+  if (reason == 0) return absl::OkStatus();
+  return FailedPrecondition("cannot write ", path, ": ", std::strerror(reason));
+}
+
 absl::StatusOr<std::unique_ptr<Output>> Output::Open(const std::string& path) {
   if (path == "-") {
     return std::unique_ptr<Output>(new Output(STDOUT_FILENO, "stdout"));

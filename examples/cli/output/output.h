@@ -39,6 +39,10 @@ bool NamesSameFile(const std::string& path, const std::string& other);
 // would truncate the input.
 bool IsSameFile(const std::string& path, const std::string& other);
 
+// Finds out whether a file can be written at `path`, without making it; its
+// directory may be missing. Errors: as Output::Open.
+absl::Status CheckWritable(const std::string& path);
+
 // Writes to stderr, where a terminal gets ForTerminal(text).
 void PrintToStderr(std::string_view text);
 // Writes a line "espalier: note: ..." to stderr.

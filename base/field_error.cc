@@ -207,7 +207,10 @@ std::string PartsOf(const absl::Status& error) {
 
 absl::Status WithParts(const absl::Status& error, const std::string& parts) {
   absl::Status same = FieldErrorOfParts(error.code(), parts);
-  return IsPermanent(error) ? MarkPermanent(std::move(same)) : same;
+  error.ForEachPayload([&](absl::string_view name, const absl::Cord& payload) {
+    if (!same.GetPayload(name)) same.SetPayload(name, payload);
+  });
+  return same;
 }
 
 absl::Status AnnotateField(const absl::Status& status, std::string_view field) {

@@ -15,6 +15,7 @@
 #include "base/field_error.h"
 #include "base/json.h"
 #include "base/status.h"
+#include "batcher/scheduler/too_few_pages.h"
 #include "espalier/transcribe_chunks.h"
 #include "request/json/generation_config.h"
 #include "speech/feature_windows.h"
@@ -37,9 +38,9 @@ constexpr TokenId kEnglishEnd = 50256;
 constexpr int64_t kMaxSequences = 1000;
 // Key/value memory until the model's sizes are known: on a GPU it is taken at
 // once, and others may leave little. Three pages of the largest Whisper, at
-// least: one takes 5 MiB for 16 tokens.
+// least.
 constexpr int64_t kFirstCacheBytes = int64_t{64} << 20;
-constexpr int64_t kBytesOfThreePagesAToken = 3 * (int64_t{5} << 20) / 16;
+constexpr int64_t kLargestWhisperBytesPerToken = (int64_t{5} << 20) / 16;
 // Positions of the shortest decoder that has room for a prompt and a text.
 constexpr int kMinContext = 16;
 
@@ -198,22 +199,25 @@ class CallReader : public AudioReader {
   const std::function<absl::Status()> check_;
 };
 
-// Returns an error of the generator's in words of windows: the caller knows of
-// no requests.
-absl::Status OfWindow(const absl::Status& error) {
-  constexpr std::string_view kNeverFits = "the request can never fit";
-  constexpr std::string_view kOption = "kv_cache_bytes";
-  const std::string message = Message(error);
-  std::string_view sizes = message;
-  if (!sizes.starts_with(kNeverFits)) return error;
-  sizes.remove_prefix(kNeverFits.size());
-  constexpr char kSubject[] = "a window can never be decoded";
-  if (!sizes.ends_with(kOption)) {
-    return WithParts(error, MessageParts(kSubject, Concat(sizes)));
+// Returns the error of a search whose window does not fit into memory in words
+// of windows: the caller knows of no requests.
+absl::Status OfWindow(const absl::Status& error,
+                      const GenerationParams& params) {
+  if (!error.GetPayload(kTooFewPages)) return error;
+  constexpr OptionName kMemory{"kv_cache_bytes"};
+  const int64_t num_sequences = NumSequences(params);
+  if (num_sequences == 1) {
+    return WithParts(error,
+                     MessageParts(kMemory,
+                                  " is too small for the keys and values of "
+                                  "a window"));
   }
-  sizes.remove_suffix(kOption.size());
-  return WithParts(error,
-                   MessageParts(kSubject, Concat(sizes), OptionName{kOption}));
+  return WithParts(
+      error,
+      MessageParts(FieldName{IsBeamSearch(params) ? "num_beams" : "best_of"},
+                   " is too high for the memory of keys and values: lower it "
+                   "or raise ",
+                   kMemory, Got(num_sequences)));
 }
 
 // Returns the error without its parts, as Generator's calls do.
@@ -460,10 +464,11 @@ absl::Status Transcriber::Run::CheckCall() const {
 absl::StatusOr<Generation> Transcriber::Run::Generate(
     Request request, std::stop_token stop) const {
   RETURN_IF_ERROR(CheckCall());
+  const GenerationParams params = request.params;
   absl::StatusOr<Generation> generation = parts_.generator->GenerateTokens(
       std::move(request), {.timeout = call_.timeout - (absl::Now() - start_),
                            .stop = std::move(stop)});
-  if (!generation.ok()) return OfWindow(generation.status());
+  if (!generation.ok()) return OfWindow(generation.status(), params);
   return generation;
 }
 
@@ -883,11 +888,11 @@ absl::StatusOr<Transcriber> Transcriber::Load(const std::string& directory,
       CheckCount("num_windows", num_windows, 1, kMaxBatchSize)));
   GeneratorOptions sized = options;
   if (!options.kv_cache_bytes) {
-    // Load checks the page size.
-    const int64_t page_size = options.page_size.value_or(0);
-    sized.kv_cache_bytes =
-        std::max(kFirstCacheBytes, kBytesOfThreePagesAToken *
-                                       std::clamp<int64_t>(page_size, 0, 4096));
+    // Generator::Load refuses a size that is out of range.
+    const int64_t page_size =
+        std::clamp<int64_t>(options.page_size.value_or(0), 0, 4096);
+    sized.kv_cache_bytes = std::max(
+        kFirstCacheBytes, 3 * page_size * kLargestWhisperBytesPerToken);
   }
   absl::StatusOr<Generator> generator = Generator::Load(directory, sized);
   RETURN_IF_ERROR(generator.status());

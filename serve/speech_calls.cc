@@ -127,7 +127,9 @@ class TranscriptionEnd {
 // Returns the error of a transcription whose options have passed Check: what
 // else is invalid is the audio.
 absl::Status ErrorOfAudio(const SpeechCall& call, const absl::Status& error) {
-  if (!absl::IsInvalidArgument(error)) return error;
+  if (!absl::IsInvalidArgument(error)) {
+    return call.InWordsOfForm(openai::InWordsOf(openai::Call(), error));
+  }
   if (FieldErrorOf(error)) return call.InWordsOfForm(error);
   return openai::WithParam(error, kAudio);
 }
@@ -250,9 +252,25 @@ asio::awaitable<absl::Status> SpeechAnswerer::Read(SpeechTask task) {
   co_return co_await Check();
 }
 
+// Each clip is a window at least, however short: there are as many at most as
+// the longest audio has windows.
+absl::Status CheckClips(const TranscribeOptions& options,
+                        int64_t max_audio_seconds) {
+  constexpr int64_t kWindowSeconds = 30;
+  const int64_t limit =
+      2 * std::max<int64_t>(1, max_audio_seconds / kWindowSeconds);
+  if (std::ssize(options.clip_timestamps) <= limit) return absl::OkStatus();
+  return InvalidField(OptionName{"clip_timestamps"}, " must have at most ",
+                      Limit(limit), " numbers (--max-audio-seconds)",
+                      Got(options.clip_timestamps.size()));
+}
+
 // Prompts are tokenized for it.
 asio::awaitable<absl::Status> SpeechAnswerer::Check() {
   const TranscribeOptions& options = running_->call.options;
+  const absl::Status clips =
+      CheckClips(options, server_->options.speech.max_audio_seconds);
+  if (!clips.ok()) co_return running_->call.InWordsOfForm(clips);
   const size_t num_bytes = options.initial_prompt.size() +
                            options.hotwords.size() + options.prefix.size();
   WorkerThread::WorkFor<bool> check =

@@ -378,7 +378,7 @@ absl::Status SpeechForm::BeginField(std::string_view name,
     if (audio_) {
       return openai::RefuseField("file", "file must be given once, got two");
     }
-    audio_.emplace().reserve(static_cast<size_t>(expected_bytes_));
+    audio_.emplace();
     return absl::OkStatus();
   }
   const FieldEntry* const entry = FindField(name);
@@ -405,6 +405,12 @@ absl::Status SpeechForm::AddToField(std::string_view bytes) {
       return openai::RefuseField(
           "file", Concat("file must have at most ", max_audio_bytes_,
                          " bytes (--max-audio-mib), got more"));
+    }
+    // As it arrives, not as it is announced; no more than that if it is true.
+    const size_t needed = audio_->size() + bytes.size();
+    if (needed > audio_->capacity()) {
+      audio_->reserve(std::max(
+          needed, std::min(2 * needed, static_cast<size_t>(expected_bytes_))));
     }
     audio_->append(bytes);
     return absl::OkStatus();

@@ -507,13 +507,25 @@ TEST_F(TranscriberTest, RefusesOptionsByName) {
 }
 
 TEST_F(TranscriberTest, SaysThatAWindowDoesNotFit) {
-  const Transcriber transcriber =
-      Load({.num_threads = 1, .kv_cache_bytes = 10'000});
-  EXPECT_THAT(transcriber.TranscribeFile(Audio(1)).status(),
-              StatusIs(absl::StatusCode::kResourceExhausted,
-                       AllOf(StartsWith("a window can never be decoded: it "
-                                        "needs "),
-                             HasSubstr("raise kv_cache_bytes"))));
+  const auto error = [&](int64_t num_pages, const TranscribeOptions& options) {
+    const int64_t page_bytes = Load().generator()->description().page_bytes;
+    const Transcriber transcriber =
+        Load({.num_threads = 1, .kv_cache_bytes = num_pages * page_bytes});
+    return transcriber.TranscribeFile(Audio(1), options).status();
+  };
+  using enum absl::StatusCode;
+  EXPECT_THAT(error(1, {}),
+              StatusIs(kResourceExhausted,
+                       "kv_cache_bytes is too small for the keys and values "
+                       "of a window"));
+  EXPECT_THAT(error(12, {.language = "en", .num_beams = 7}),
+              StatusIs(kResourceExhausted,
+                       "num_beams is too high for the memory of keys and "
+                       "values: lower it or raise kv_cache_bytes, got 7"));
+  EXPECT_THAT(error(12, {.language = "en", .temperature = {1}, .best_of = 8}),
+              StatusIs(kResourceExhausted,
+                       "best_of is too high for the memory of keys and "
+                       "values: lower it or raise kv_cache_bytes, got 8"));
 }
 
 TEST_F(TranscriberTest, RefusesAudioThatIsNone) {

@@ -75,6 +75,13 @@ std::string Speech(double seconds, int seed = 1) {
   return bytes;
 }
 
+// Times as a list, 10 ms apart.
+std::string Clips(int number) {
+  std::string list;
+  for (int i = 0; i < number; ++i) list += Concat(i > 0 ? "," : "", 0.01 * i);
+  return list;
+}
+
 class SpeechCallsTest : public ServerFixture {
  protected:
   void Serve(ServerOptions options = {}, const SmallWhisper& shape = {}) {
@@ -363,6 +370,9 @@ TEST_F(SpeechCallsTest, WrongFieldsAreRefusedByName) {
       {{{"beam_sise", "1"}}, "beam_sise", "did you mean beam_size?"},
       {{{"suppress_tokens", "99999"}}, "suppress_tokens", "got 99999"},
       {{{"clip_timestamps", "3,1"}}, "clip_timestamps", "clip_timestamps"},
+      {{{"clip_timestamps", Clips(961)}},
+       "clip_timestamps",
+       "at most 960 numbers (--max-audio-seconds), got 961"},
       {{{"deadline_ms", "0"}}, "deadline_ms", "got 0"},
       {{{"prompt", "\xff"}}, "prompt", "UTF-8"},
       {{{"prompt", std::string(70'000, 'a')}}, "prompt", "at most 65536 bytes"},
@@ -386,6 +396,20 @@ TEST_F(SpeechCallsTest, LimitsOfCallsHoldForTranscriptions) {
   EXPECT_EQ(BodyOf({{"file", audio}, {"response_format", "srt"}}),
             FormatTranscript(Heard(audio, {.num_beams = 3, .best_of = 2}),
                              TranscriptFormat::kSrt));
+}
+
+TEST_F(SpeechCallsTest, AWindowThatNeverFitsIsRefusedByTheFieldsName) {
+  directory_ = std::make_unique<WhisperDirectory>(SmallWhisper());
+  Listen({});
+  const int64_t page_bytes = Load()->description().page_bytes;
+  absl::StatusOr<Generator> generator =
+      Generator::Load(directory_->path(),
+                      {.num_threads = 1, .kv_cache_bytes = 12 * page_bytes});
+  ASSERT_OK(generator);
+  ASSERT_OK(server_->Serve(*std::move(generator), directory_->path()));
+  ExpectRefused({{"file", Speech(1)}, {"beam_size", "7"}}, "beam_size",
+                "beam_size is too high for the memory of keys and values: "
+                "lower it or raise --kv-cache-mib, got 7");
 }
 
 TEST_F(SpeechCallsTest, WhatIsNoAudioIsRefusedAsTheFile) {

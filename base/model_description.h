@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "base/alignment.h"
 #include "base/feature_matrix.h"
 #include "base/ids.h"
 
@@ -66,6 +67,8 @@ struct EncoderDescription {
   // decoder_prompt must not contain: tokens after it would have other
   // positions than this model gives them.
   std::optional<TokenId> token_without_position = std::nullopt;
+  // Set if steps report scores of cross-attention (Request::alignment).
+  std::optional<AttentionShape> reported_attention = std::nullopt;
 };
 
 struct ModelDescription {

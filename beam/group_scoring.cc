@@ -52,7 +52,8 @@ void GroupScoring::AddPrompt(int first_logits, int num_logits_rows,
       {.request = id_,
        .first_logits = first_logits,
        .tokens = {prompt.begin() + first, prompt.begin() + end},
-       .num_logprobs = SaturateToInt(*request_->params.prompt_logprobs)});
+       .num_logprobs = SaturateToInt(*request_->params.prompt_logprobs),
+       .alignment = request_->alignment});
 }
 
 int64_t GroupScoring::NumPagesLeft() const {
@@ -141,8 +142,24 @@ absl::Status GroupScoring::TakePrompt(const PromptLogprobsResult& result,
                    num_tokens);
   const int num_best = SaturateToInt(*request_->params.prompt_logprobs);
   RETURN_IF_ERROR(CheckLogProbs(logprobs, scored, num_best, vocab_size));
+  if (request_->alignment != nullptr) {
+    RETURN_IF_ERROR(TakeAttention(result.attention_scores, num_tokens));
+  }
   prompt_logprobs_.insert(prompt_logprobs_.end(), logprobs.begin(),
                           logprobs.end());
+  return absl::OkStatus();
+}
+
+absl::Status GroupScoring::TakeAttention(std::span<const float> scores,
+                                         size_t num_tokens) {
+  const AlignmentQuery& query = *request_->alignment;
+  const size_t size = num_tokens * query.heads.size() * query.num_positions;
+  if (scores.size() != size) {
+    return Internal("a step answered with ", scores.size(),
+                    " scores of attention in place of ", size);
+  }
+  attention_scores_.insert(attention_scores_.end(), scores.begin(),
+                           scores.end());
   return absl::OkStatus();
 }
 
@@ -162,6 +179,14 @@ absl::Status GroupScoring::TakeWalked(const PromptLogprobsResult& result,
 }
 
 void GroupScoring::FillResult(Result* result) const {
+  if (request_->alignment != nullptr) {
+    Alignment& alignment = result->alignment.emplace();
+    alignment.attention_scores = attention_scores_;
+    for (const TokenLogProb& token : prompt_logprobs_) {
+      alignment.log_probs.push_back(token.log_prob);
+    }
+    return;
+  }
   if (scores_prompt()) result->prompt_logprobs = prompt_logprobs_;
   if (!request_->continuations.empty()) {
     result->continuations = walk_->Scores(request_->continuations);

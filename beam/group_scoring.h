@@ -1,8 +1,9 @@
 // GroupScoring: the tokens of a request whose log-probabilities are asked for
-// rather than generated: those of the prompt (prompt_logprobs), and those of
-// continuations (beam/continuation_walk.h), for requests that only score. It
-// owns the walk and the log-probabilities that have arrived, adds the scorings
-// to plans and takes their results, in the order of plans.
+// rather than generated: those of the prompt (prompt_logprobs, or an alignment,
+// which has scores of attention besides), and those of continuations
+// (beam/continuation_walk.h), for requests that only score. It owns the walk
+// and the log-probabilities that have arrived, adds the scorings to plans and
+// takes their results, in the order of plans.
 //
 // A prompt token is scored by the row of logits of the token before it, so a
 // fed prompt token needs no logits if that row has been there before, or if its
@@ -88,6 +89,7 @@ class GroupScoring {
   int64_t NumPromptLogprobs() const;
   absl::Status TakePrompt(const PromptLogprobsResult& result, size_t num_tokens,
                           int vocab_size);
+  absl::Status TakeAttention(std::span<const float> scores, size_t num_tokens);
   absl::Status TakeWalked(const PromptLogprobsResult& result, size_t num_tokens,
                           int vocab_size);
   // Adds the tokens after a node to the scorings of a row of logits.
@@ -99,6 +101,7 @@ class GroupScoring {
   GroupPages* const pages_;
   const std::unique_ptr<ContinuationWalk> walk_;
   std::vector<TokenLogProb> prompt_logprobs_;  // so far
+  std::vector<float> attention_scores_;        // with an alignment
 };
 
 }  // namespace espalier

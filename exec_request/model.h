@@ -4,6 +4,7 @@
 #pragma once
 
 #include <span>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "base/model_description.h"
@@ -43,6 +44,19 @@ class Model {
   // only the failed plan fed.
   virtual absl::Status Forward(const StepPlan& plan,
                                std::span<float> logits) = 0;
+
+  // As Forward, of a plan with alignments, which models have that describe
+  // reported_attention. Fills, for each of plan.scorings that has one,
+  //
+  //   attention_scores[i]  [tokens, heads, num_positions]  f32  host  out
+  //
+  // where token j is the one whose row of logits is the scoring's j-th.
+  // Errors: as Forward; kUnimplemented here.
+  virtual absl::Status ForwardAligned(
+      const StepPlan& /*plan*/, std::span<float> /*logits*/,
+      std::span<std::vector<float>> /*attention_scores*/) {
+    return absl::UnimplementedError("the model reports no cross-attention");
+  }
 
   // Held by an executor for its whole life, because the pages hold its data.
   SoleUse& sole_use() { return sole_use_; }

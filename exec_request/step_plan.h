@@ -34,6 +34,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "base/alignment.h"
 #include "base/constraint_tables.h"
 #include "base/cow_vector.h"
 #include "base/ids.h"
@@ -334,6 +335,9 @@ struct PlanPromptLogprobs {
   int first_logits = 0;
   std::vector<TokenId> tokens;  // next token of each row of logits
   int num_logprobs = 0;         // best tokens reported for each
+  // Not null: scores of cross-attention are reported, too, of the tokens whose
+  // rows of logits these are.
+  std::shared_ptr<const AlignmentQuery> alignment = nullptr;
 };
 
 struct StepPlan {
@@ -441,6 +445,8 @@ struct SelectionResult {
 struct PromptLogprobsResult {
   RequestId request;
   std::vector<TokenLogProb> logprobs;  // [tokens]
+  // [tokens, heads, num_positions] with an alignment, or empty.
+  std::vector<float> attention_scores = {};
 };
 
 struct StepResult {

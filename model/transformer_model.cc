@@ -61,7 +61,9 @@ std::optional<EncoderDescription> DescribeEncoder(
       .max_source_tokens = config.encoder->max_tokens,
       .features = config.encoder->feature_shape(),
       .decoder_prompt = {config.encoder->decoder_start_token_id},
-      .token_without_position = config.token_without_position};
+      .token_without_position = config.token_without_position,
+      .reported_attention =
+          AttentionShape{config.num_layers(), config.num_heads}};
 }
 
 ModelDescription Describe(const TransformerNetwork& network,
@@ -196,7 +198,8 @@ class TransformerModel::Impl {
   const std::shared_ptr<const TransformerWeights>& weights() const {
     return network_.weights;
   }
-  absl::Status Forward(const StepPlan& plan, std::span<float> logits);
+  absl::Status Forward(const StepPlan& plan, std::span<float> logits,
+                       std::span<std::vector<float>> attention_scores);
 
  private:
   bool IsSound(const StepPlan& plan) const;
@@ -297,8 +300,9 @@ void TransformerModel::Impl::MovePages(const StepPlan& plan) {
   });
 }
 
-absl::Status TransformerModel::Impl::Forward(const StepPlan& plan,
-                                             std::span<float> logits) {
+absl::Status TransformerModel::Impl::Forward(
+    const StepPlan& plan, std::span<float> logits,
+    std::span<std::vector<float>> attention_scores) {
   CHECK_EQ(logits.size(), size_t(plan.num_logits) * description_.vocab_size);
   DCHECK(IsSound(plan)) << "a plan of " << plan.rows.size() << " rows";
   MovePages(plan);
@@ -309,7 +313,7 @@ absl::Status TransformerModel::Impl::Forward(const StepPlan& plan,
   const auto run = [&](int i, ThreadPool& pool) {
     try {
       for (const RowRange piece : Pieces(num_tokens, ranges[i])) {
-        passes_[i].Run(plan, piece, logits, pool);
+        passes_[i].Run(plan, piece, logits, attention_scores, pool);
       }
     } catch (const std::bad_alloc&) {
       out_of_memory = true;
@@ -390,7 +394,26 @@ const std::shared_ptr<const TransformerWeights>& TransformerModel::weights()
 
 absl::Status TransformerModel::Forward(const StepPlan& plan,
                                        std::span<float> logits) {
-  return impl_->Forward(plan, logits);
+  return impl_->Forward(plan, logits, {});
+}
+
+absl::Status TransformerModel::ForwardAligned(
+    const StepPlan& plan, std::span<float> logits,
+    std::span<std::vector<float>> attention_scores) {
+  CHECK_EQ(attention_scores.size(), plan.scorings.size());
+  for (size_t i = 0; i < plan.scorings.size(); ++i) {
+    const PlanPromptLogprobs& scoring = plan.scorings[i];
+    if (scoring.alignment == nullptr) continue;
+    const AlignmentQuery& query = *scoring.alignment;
+    try {
+      attention_scores[i].resize(scoring.tokens.size() * query.heads.size() *
+                                 query.num_positions);
+    } catch (const std::bad_alloc&) {
+      return ResourceExhausted("not enough memory for the scores of ",
+                               query.heads.size(), " heads of attention");
+    }
+  }
+  return impl_->Forward(plan, logits, attention_scores);
 }
 
 }  // namespace espalier

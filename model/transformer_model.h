@@ -27,6 +27,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "base/thread_pool.h"
@@ -78,6 +79,9 @@ class TransformerModel : public Model {
   // Errors: kResourceExhausted if memory runs out;
   // kCancelled if plan.stop was requested.
   absl::Status Forward(const StepPlan& plan, std::span<float> logits) override;
+  absl::Status ForwardAligned(
+      const StepPlan& plan, std::span<float> logits,
+      std::span<std::vector<float>> attention_scores) override;
 
  private:
   class Impl;

@@ -6,6 +6,7 @@
 
 #include "base/ceil_div.h"
 #include "base/check.h"
+#include "kernels/attention/attention_scores.h"
 #include "kernels/kv_cache/kv_layer.h"
 #include "kernels/matmul/matmul.h"
 
@@ -84,11 +85,15 @@ std::span<float> GrownTo(AlignedVector<float>& buffer, size_t size) {
 // Invariant between the parts of a layer: x_ is the residual stream, and
 // normed_ the next part's input.
 void TransformerPass::Run(const StepPlan& plan, RowRange rows,
-                          std::span<float> logits, ThreadPool& pool) {
+                          std::span<float> logits,
+                          std::span<std::vector<float>> attention_scores,
+                          ThreadPool& pool) {
   pool_ = &pool;
   if (!ReadSources(plan, rows)) return;
   const TransformerWeights& weights = *network_.weights;
   Batch batch = TokensOf(plan, rows);
+  const std::vector<AlignedTokens> aligned =
+      ListAligned(plan, rows, attention_scores);
   Embed(batch, weights);
   const int last = network_.config().num_layers() - 1;
   for (int i = 0; i <= last; ++i) {
@@ -101,7 +106,7 @@ void TransformerPass::Run(const StepPlan& plan, RowRange rows,
                  OptionsOf(weights, i, network_.config().layers[i].window),
                  batch, kv_layer, plan.stop);
     if (!batch.source_rows.empty()) {
-      AttendToSourceAndAdd(layer, batch, kv_layer);
+      AttendToSourceAndAdd(i, layer, batch, aligned, kv_layer);
     }
     FeedForwardAndAdd(weights, i, batch.num_tokens);
   }
@@ -110,6 +115,62 @@ void TransformerPass::Run(const StepPlan& plan, RowRange rows,
       RowsBetween(logits, first_logits_row, first_logits_row + batch.num_tokens,
                   network_.config().vocab_size),
       batch.num_tokens);
+}
+
+std::vector<TransformerPass::AlignedTokens> TransformerPass::ListAligned(
+    const StepPlan& plan, RowRange rows,
+    std::span<std::vector<float>> attention_scores) {
+  std::vector<AlignedTokens> aligned;
+  if (attention_scores.empty()) return aligned;
+  int num_tokens = 0;
+  int num_kept = 0;
+  for (int i = rows.begin; i < rows.end; ++i) {
+    const PlanRow& row = plan.rows[i];
+    for (size_t j = 0; j < plan.scorings.size(); ++j) {
+      const PlanPromptLogprobs& scoring = plan.scorings[j];
+      const int before = scoring.first_logits - row.first_logits;
+      if (scoring.alignment == nullptr || row.num_logits == 0 || before < 0 ||
+          before >= row.num_logits) {
+        continue;
+      }
+      aligned.push_back(
+          {.query = scoring.alignment.get(),
+           .pages = *plan.source_of(i)->pages,
+           .first_token = num_tokens + row.num_tokens - row.num_logits + before,
+           .first_kept = num_kept + before,
+           .num_tokens = static_cast<int>(scoring.tokens.size()),
+           .scores = attention_scores[j]});
+    }
+    num_tokens += row.num_tokens;
+    num_kept += row.num_logits;
+  }
+  return aligned;
+}
+
+void TransformerPass::ReportScores(int layer_idx,
+                                   std::span<const AlignedTokens> aligned,
+                                   const KvLayer& kv_layer) {
+  const TransformerConfig& config = network_.config();
+  const bool is_last = layer_idx + 1 == config.num_layers();
+  for (const AlignedTokens& part : aligned) {
+    const AlignmentQuery& query = *part.query;
+    const int num_heads = static_cast<int>(query.heads.size());
+    const size_t stride = size_t(num_heads) * query.num_positions;
+    pool_->ParallelFor(part.num_tokens, [&](int i) {
+      const int token = (is_last ? part.first_kept : part.first_token) + i;
+      const float* const q = qkv_.data() + size_t(token) * config.q_size();
+      for (int h = 0; h < num_heads; ++h) {
+        const auto [layer, head] = query.heads[h];
+        if (layer != layer_idx) continue;
+        AttentionScores(
+            std::span(q + head * config.head_dim, config.head_dim), part.pages,
+            kv_layer, head / (config.num_heads / config.num_kv_heads),
+            config.attention_scale(),
+            part.scores.subspan(i * stride + size_t(h) * query.num_positions,
+                                query.num_positions));
+      }
+    });
+  }
 }
 
 void TransformerPass::AddTokens(std::span<const TokenId> tokens,
@@ -386,12 +447,13 @@ void TransformerPass::AttendAndAdd(const TransformerStackWeights& stack,
                   batch.num_tokens);
 }
 
-void TransformerPass::AttendToSourceAndAdd(const WeightParts& layer,
-                                           const Batch& batch,
-                                           const KvLayer& kv_layer) {
+void TransformerPass::AttendToSourceAndAdd(
+    int layer_idx, const WeightParts& layer, const Batch& batch,
+    std::span<const AlignedTokens> aligned, const KvLayer& kv_layer) {
   const TransformerConfig& config = network_.config();
   const auto q = FirstRows(qkv_, batch.num_tokens, config.q_size());
   Multiply(Normed(batch.num_tokens), layer[MatrixPart::kCrossQuery], q);
+  ReportScores(layer_idx, aligned, kv_layer);
   const auto attended = FirstRows(attended_, batch.num_tokens, config.q_size());
   Attention(batch.source_rows, q.data(), config.q_size(), config.num_heads,
             kv_layer, attended, *pool_, {.scale = config.attention_scale()});

@@ -63,10 +63,12 @@ class TransformerPass {
 
   // Computes the rows' tokens and fills their rows of logits. Returns early,
   // between two layers, once plan.stop is requested. Throws std::bad_alloc.
-  //   logits  [plan.num_logits, vocab_size]  for all rows of the plan
+  //   logits            [plan.num_logits, vocab_size]  for all rows of the plan
+  //   attention_scores  [plan.scorings], each [tokens, heads, num_positions] if
+  //                     it has an alignment; empty: none has
   // REQUIRES: `rows` is not empty.
   void Run(const StepPlan& plan, RowRange rows, std::span<float> logits,
-           ThreadPool& pool);
+           std::span<std::vector<float>> attention_scores, ThreadPool& pool);
 
  private:
   // The tokens that a layer works on; token i is row i of the scratch.
@@ -77,6 +79,21 @@ class TransformerPass {
     std::vector<int> positions;  // [num_tokens]
     int num_tokens = 0;
   };
+  // Tokens whose scores of cross-attention are reported.
+  struct AlignedTokens {
+    const AlignmentQuery* query;
+    std::span<const PageId> pages;  // the source's
+    int first_token;                // in the batch
+    int first_kept;                 // in the last layer's batch
+    int num_tokens;
+    std::span<float> scores;  // [num_tokens, heads, num_positions]
+  };
+  static std::vector<AlignedTokens> ListAligned(
+      const StepPlan& plan, RowRange rows,
+      std::span<std::vector<float>> attention_scores);
+  // Fills the scores of the layer's heads; its queries are in qkv_.
+  void ReportScores(int layer_idx, std::span<const AlignedTokens> aligned,
+                    const KvLayer& kv_layer);
   // Adds a row's tokens, split into short attention rows, so that several
   // threads share a long chunk of a prompt.
   static void AddTokens(std::span<const TokenId> tokens, const PagedRow& row,
@@ -107,7 +124,9 @@ class TransformerPass {
   void AttendAndAdd(const TransformerStackWeights& stack, int layer_idx,
                     const AttentionOptions& options, const Batch& batch,
                     const KvLayer& kv_layer, const std::stop_token& stop);
-  void AttendToSourceAndAdd(const WeightParts& layer, const Batch& batch,
+  void AttendToSourceAndAdd(int layer_idx, const WeightParts& layer,
+                            const Batch& batch,
+                            std::span<const AlignedTokens> aligned,
                             const KvLayer& kv_layer);
   void FeedForwardAndAdd(const TransformerStackWeights& stack, int layer_idx,
                          int num_tokens);

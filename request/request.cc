@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <random>
+#include <string_view>
 
 #include "base/field_error.h"
 #include "base/model_description.h"
@@ -30,10 +31,12 @@ std::string_view NameOf(FinishReason reason) {
 
 namespace {
 
-// Checks that no option of generation is set. Lengths are the continuations'.
-absl::Status CheckParamsOfScoring(const GenerationParams& params) {
+// Checks that no option of generation is set, beside continuations or an
+// alignment. Lengths are the continuations'.
+absl::Status CheckParamsOfScoring(std::string_view what,
+                                  const GenerationParams& params) {
   if (params.max_new_tokens.value_or(0) != 0) {
-    return InvalidField("`max_new_tokens` must be unset with continuations",
+    return InvalidField("`max_new_tokens` must be unset with ", Prose(what),
                         Got(*params.max_new_tokens));
   }
   GenerationParams kept;
@@ -49,9 +52,9 @@ absl::Status CheckParamsOfScoring(const GenerationParams& params) {
   kept.tenant = params.tenant;
   if (params == kept) return absl::OkStatus();
   return InvalidField(
-      "`params` of what is generated must be unset with continuations, which "
-      "are scored: only `prompt_logprobs`, `logprobs_start`, the decoder "
-      "prompt, `deadline_ms` and those of scheduling have a meaning");
+      "`params` of what is generated must be unset with ", Prose(what),
+      ": only `prompt_logprobs`, `logprobs_start`, the decoder prompt, "
+      "`deadline_ms` and those of scheduling have a meaning");
 }
 
 // Refuses what is too long, in its own name, and sets max_new_tokens to the
@@ -59,7 +62,7 @@ absl::Status CheckParamsOfScoring(const GenerationParams& params) {
 absl::Status ValidateContinuations(const ModelDescription& model,
                                    Request* request) {
   GenerationParams& params = request->params;
-  RETURN_IF_ERROR(CheckParamsOfScoring(params));
+  RETURN_IF_ERROR(CheckParamsOfScoring("continuations", params));
   const int64_t num_tokens = NumContinuationTokens(*request);
   if (num_tokens > kMaxScoredTokens) {
     return InvalidField("`continuations` must have at most ",
@@ -98,7 +101,8 @@ absl::Status ValidateContinuations(const ModelDescription& model,
 }  // namespace
 
 bool OnlyScores(const Request& request) {
-  return !request.continuations.empty() || request.params.max_new_tokens == 0;
+  return !request.continuations.empty() || request.params.max_new_tokens == 0 ||
+         request.alignment != nullptr;
 }
 
 int64_t NumContinuationTokens(const Request& request) {
@@ -177,6 +181,46 @@ absl::Status ValidatePrompt(const ModelDescription& model, Request* request) {
   return CheckHavePositions(model, "prompt_tokens", request->prompt_tokens);
 }
 
+// A group takes its tokens as those of a prompt whose log-probabilities are
+// reported: both need all its rows of logits, and nothing after it.
+absl::Status ValidateAlignment(const ModelDescription& model,
+                               Request* request) {
+  const AlignmentQuery& query = *request->alignment;
+  if (!model.encoder || !model.encoder->reported_attention) {
+    return InvalidField(
+        "`alignment` must be unset for a model or device whose steps report no "
+        "cross-attention");
+  }
+  if (!request->continuations.empty()) {
+    return InvalidField(
+        "`alignment` must be unset with `continuations`",
+        Got(Pluralize(std::ssize(request->continuations), "continuation")));
+  }
+  const AttentionShape& shape = *model.encoder->reported_attention;
+  for (const AttentionHead& head : query.heads) {
+    if (head.layer >= 0 && head.layer < shape.num_layers && head.head >= 0 &&
+        head.head < shape.num_heads) {
+      continue;
+    }
+    return InvalidField("`alignment` must be of heads below [",
+                        shape.num_layers, ", ", shape.num_heads, "]",
+                        Got("[", head.layer, ", ", head.head, "]"));
+  }
+  RETURN_IF_ERROR(CheckRange("alignment.num_positions", query.num_positions, 1,
+                             model.encoder->max_source_tokens));
+  RETURN_IF_ERROR(CheckRange("alignment.num_text_tokens", query.num_text_tokens,
+                             1, model.vocab_size));
+  GenerationParams& params = request->params;
+  RETURN_IF_ERROR(CheckParamsOfScoring("an alignment", params));
+  // Checks the decoder prompt and what is left.
+  params.max_new_tokens = 1;
+  const int64_t num_source_tokens = model.encoder->max_source_tokens;
+  RETURN_IF_ERROR(ValidateParams(model, num_source_tokens, &params));
+  params.max_new_tokens = 0;
+  params.prompt_logprobs = 0;
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status ValidateRequest(const ModelDescription& model, Request* request) {
@@ -184,6 +228,7 @@ absl::Status ValidateRequest(const ModelDescription& model, Request* request) {
   const int64_t num_tokens = request->features != nullptr
                                  ? model.encoder->max_source_tokens
                                  : std::ssize(request->prompt_tokens);
+  if (request->alignment != nullptr) return ValidateAlignment(model, request);
   if (!request->continuations.empty()) {
     RETURN_IF_ERROR(ValidateContinuations(model, request));
   }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "base/alignment.h"
 #include "base/feature_matrix.h"
 #include "base/ids.h"
 #include "base/model_description.h"
@@ -37,12 +38,17 @@ struct Request {
   // Read in place of prompt_tokens by an encoder that reads features
   // (EncoderDescription::features), and not changed while the request runs.
   std::shared_ptr<const FeatureMatrix> features = nullptr;
+  // Aligns the tokens that the decoder begins with (Result::alignment) instead
+  // of generating; the model reports the attention of these heads
+  // (EncoderDescription::reported_attention). No params but the decoder prompt,
+  // deadline_ms and those of scheduling have a meaning.
+  std::shared_ptr<const AlignmentQuery> alignment = nullptr;
 };
 
 // Few enough that their scores stay small beside a model.
 inline constexpr int64_t kMaxScoredTokens = int64_t{1} << 20;
 
-// True if the request generates nothing: it scores continuations or its prompt.
+// True if the request generates nothing: it scores or aligns.
 bool OnlyScores(const Request& request);
 
 // Returns the total length of all continuations.
@@ -137,6 +143,8 @@ struct Result {
   // Scores of Request::continuations, in their order. If present, there are no
   // hypotheses.
   std::vector<ContinuationScore> continuations = {};
+  // If the request asks for it.
+  std::optional<Alignment> alignment = {};
 };
 
 // Checks a request against `model`, its limits included, and fills in defaults.

@@ -6,7 +6,8 @@ Each directory gets a model as transformers saves it, `logits.safetensors` (some
 `features.N`, [frames, bands], and the logits after every token of a sequence for
 each) and `requests.jsonl`: the number of the features, parameters and the
 hypotheses of `generate`, greedy and beam search, kept as
-tools/make_family_models.py keeps them. The weights run in float64, and
+tools/make_family_models.py keeps them; and `attentions.safetensors`, what the
+cross-attention of each head gives the positions for each token. The weights run in float64, and
 `generate` is that of all models: Whisper's own loops over windows of audio.
 """
 
@@ -104,6 +105,16 @@ class Reference:
                 .float()
             )
 
+    def attentions(self, features: torch.Tensor, tokens: list[int]) -> torch.Tensor:
+        """[layers, heads, tokens, positions]"""
+        with torch.no_grad():
+            outputs = self.model(
+                input_features=features.T[None].to(DTYPE),
+                decoder_input_ids=torch.tensor([tokens]),
+                output_attentions=True,
+            )
+        return torch.cat(outputs.cross_attentions).float()
+
     def hypotheses(
         self, features: torch.Tensor, params: Row, noise: Noise | None = None
     ) -> list[Row]:
@@ -176,6 +187,18 @@ def make_model(shape: Shape, seed: int, directory: Path) -> None:
         path.write_text(json.dumps(config_text, indent=1, sort_keys=True) + "\n")
 
 
+def save_attentions(
+    reference: Reference, tensors: dict[str, torch.Tensor], directory: Path
+) -> None:
+    attentions = {
+        f"attentions.{i}": reference.attentions(
+            tensors[f"features.{i}"], tensors[f"tokens.{i}"].tolist()
+        ).contiguous()
+        for i in (1, 2)
+    }
+    save_file(attentions, directory / "attentions.safetensors")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("output", type=Path, help="a directory for one each model")
@@ -199,6 +222,7 @@ def main() -> None:
             tensors[f"tokens.{i}"] = torch.tensor(tokens, dtype=torch.int32)
             tensors[f"logits.{i}"] = reference.logits(values, tokens)
         save_file(tensors, directory / "logits.safetensors")
+        save_attentions(reference, tensors, directory)
         rows: list[Row] = []
         while len(rows) < shape.num_requests:
             i = rng.randrange(NUM_FEATURES)

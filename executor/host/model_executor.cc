@@ -169,16 +169,32 @@ class ModelExecutor::Worker {
     PrependUndelivered(&undelivered_forks_, &plan->forks);
     PrependUndelivered(&undelivered_finished_, &plan->finished);
     is_delivered_ = true;
-    RETURN_IF_ERROR(model_->Forward(*plan, logits));
+    std::vector<std::vector<float>> attention_scores;
+    RETURN_IF_ERROR(Forward(*plan, logits, &attention_scores));
     result.forward_time = watch.Lap();
     result.selections = SelectAll(*plan, logits, vocab_size, *pool_);
     result.scorings = ScoreAll(*plan, logits, vocab_size, *pool_);
+    for (size_t i = 0; i < attention_scores.size(); ++i) {
+      result.scorings[i].attention_scores = std::move(attention_scores[i]);
+    }
     if (plan->stop.stop_requested()) {
       return MakeError(absl::StatusCode::kCancelled, "the step was given up");
     }
     if (options_.run_ahead) groups_.Advance(result);
     result.select_time = time_before_step + watch.Lap();
     return result;
+  }
+
+  //   attention_scores  [plan.scorings] if one has an alignment
+  absl::Status Forward(const StepPlan& plan, std::span<float> logits,
+                       std::vector<std::vector<float>>* attention_scores) {
+    const bool aligns = std::ranges::any_of(
+        plan.scorings, [](const PlanPromptLogprobs& scoring) {
+          return scoring.alignment != nullptr;
+        });
+    if (!aligns) return model_->Forward(plan, logits);
+    attention_scores->resize(plan.scorings.size());
+    return model_->ForwardAligned(plan, logits, *attention_scores);
   }
 
   const ModelExecutorOptions options_;

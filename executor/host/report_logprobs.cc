@@ -16,6 +16,8 @@ namespace {
 struct LogitsRowWork {
   int logits_row = 0;
   int num_best = 0;
+  // Tokens from here on are left out; 0: none.
+  int vocab_end = 0;
   // Set if processed log-probabilities are reported: the row's selection and
   // place.
   const PlanSelection* processed = nullptr;
@@ -86,7 +88,8 @@ void AnswerAll(const StepPlan& plan, std::span<const LogitsRowWork> works,
     const LogitsRowWork& work = works[i];
     if (work.tokens.empty() || plan.stop.stop_requested()) return;
     const auto row =
-        logits.subspan(size_t{1} * work.logits_row * vocab_size, vocab_size);
+        logits.subspan(size_t{1} * work.logits_row * vocab_size,
+                       work.vocab_end > 0 ? work.vocab_end : vocab_size);
     Answer(work,
            work.processed != nullptr
                ? ProcessedLogProbs(work, row)
@@ -184,13 +187,19 @@ std::vector<PromptLogprobsResult> ScoreAll(const StepPlan& plan,
     result.logprobs.resize(scoring.tokens.size());
     for (size_t i = 0; i < scoring.tokens.size(); ++i) {
       const int logits_row = scoring.first_logits + static_cast<int>(i);
+      const bool is_text =
+          scoring.alignment != nullptr &&
+          scoring.tokens[i] < scoring.alignment->num_text_tokens;
+      const int vocab_end = is_text ? scoring.alignment->num_text_tokens : 0;
       // Consecutive scorings may be of the same row.
       const bool is_same = !works.empty() &&
                            works.back().logits_row == logits_row &&
-                           works.back().num_best == scoring.num_logprobs;
+                           works.back().num_best == scoring.num_logprobs &&
+                           works.back().vocab_end == vocab_end;
       if (!is_same) {
-        works.push_back(
-            {.logits_row = logits_row, .num_best = scoring.num_logprobs});
+        works.push_back({.logits_row = logits_row,
+                         .num_best = scoring.num_logprobs,
+                         .vocab_end = vocab_end});
       }
       Ask(scoring.tokens[i], &result.logprobs[i], &works.back());
     }

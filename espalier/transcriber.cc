@@ -6,6 +6,8 @@
 #include <span>
 #include <string_view>
 #include <system_error>
+#include <tuple>
+#include <type_traits>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
@@ -20,9 +22,11 @@
 #include "request/json/generation_config.h"
 #include "speech/feature_windows.h"
 #include "speech/speech_chunks.h"
+#include "speech/token_times.h"
 #include "speech/transcript_builder.h"
 #include "speech/voice_activity.h"
 #include "speech/whisper_tokens.h"
+#include "speech/word_split.h"
 
 namespace espalier {
 namespace {
@@ -58,6 +62,61 @@ absl::StatusOr<bool> IsMultilingual(const std::string& directory,
   if (value->is_bool()) return value->get_bool();
   return InvalidArgument(path, ": is_multilingual must be true or false, got ",
                          Shown(value));
+}
+
+// Returns the heads that `config` names for alignment; none if it does not.
+// Errors: kInvalidArgument naming the file, the field and the value.
+absl::StatusOr<std::vector<AttentionHead>> ReadAlignmentHeads(
+    const json::object& config, const std::string& path,
+    const AttentionShape& shape) {
+  std::vector<AttentionHead> heads;
+  const json::value* const value = config.if_contains("alignment_heads");
+  if (value == nullptr || value->is_null()) return heads;
+  const auto refuse = [&] {
+    return InvalidArgument(path,
+                           ": alignment_heads must be pairs of a layer "
+                           "below ",
+                           shape.num_layers, " and a head below ",
+                           shape.num_heads, ", got ", Shown(value));
+  };
+  if (!value->is_array()) return refuse();
+  for (const json::value& pair : value->get_array()) {
+    const json::array* const items = pair.if_array();
+    if (items == nullptr || items->size() != 2) return refuse();
+    int numbers[2];
+    for (size_t i = 0; i < 2; ++i) {
+      const int64_t* const number = (*items)[i].if_int64();
+      const int limit = i == 0 ? shape.num_layers : shape.num_heads;
+      if (number == nullptr || *number < 0 || *number >= limit) return refuse();
+      numbers[i] = static_cast<int>(*number);
+    }
+    heads.push_back({numbers[0], numbers[1]});
+  }
+  return heads;
+}
+
+// Returns the heads of generation_config.json, or of config.json, where
+// directories of CTranslate2 have them, or else, as openai does, all heads of
+// the upper half of the layers. None if the model reports no attention.
+absl::StatusOr<std::vector<AttentionHead>> FindAlignmentHeads(
+    const std::string& directory, const ModelDescription& model) {
+  std::vector<AttentionHead> heads;
+  if (!model.encoder->reported_attention) return heads;
+  const AttentionShape& shape = *model.encoder->reported_attention;
+  for (const char* const name : {"generation_config.json", "config.json"}) {
+    const std::string path = Concat(directory, "/", name);
+    const absl::StatusOr<json::object> config = ReadConfigObject(path);
+    if (absl::IsNotFound(config.status())) continue;
+    RETURN_IF_ERROR(config.status());
+    ASSIGN_OR_RETURN(heads, ReadAlignmentHeads(*config, path, shape));
+    if (!heads.empty()) return heads;
+  }
+  for (int layer = shape.num_layers / 2; layer < shape.num_layers; ++layer) {
+    for (int head = 0; head < shape.num_heads; ++head) {
+      heads.push_back({layer, head});
+    }
+  }
+  return heads;
 }
 
 // Returns the tokens of a text, none of which is a time or another mark:
@@ -98,6 +157,30 @@ absl::Status CheckCount(std::string_view field, int64_t value, int64_t low,
 absl::Status CheckNoNan(std::string_view field, std::optional<double> value) {
   if (!value || !std::isnan(*value)) return absl::OkStatus();
   return InvalidField(OptionName{field}, " must be a number", Got(*value));
+}
+
+// Checks the options of words.
+absl::Status CheckWords(const TranscribeOptions& options) {
+  for (const auto& [field, text, preset] :
+       {std::tuple<std::string_view, std::string_view, std::string_view>{
+            "prepend_punctuations", options.prepend_punctuations,
+            kPrependPunctuations},
+        {"append_punctuations", options.append_punctuations,
+         kAppendPunctuations}}) {
+    if (!IsUtf8(text)) return InvalidField(OptionName{field}, " must be UTF-8");
+    if (options.word_timestamps || text == preset) continue;
+    return InvalidField(OptionName{field}, " needs ",
+                        OptionName{"word_timestamps"},
+                        Got(ShownInQuotes(text)));
+  }
+  if (!options.hallucination_silence_threshold) return absl::OkStatus();
+  constexpr std::string_view kSilence = "hallucination_silence_threshold";
+  const double threshold = *options.hallucination_silence_threshold;
+  if (!options.word_timestamps) {
+    return InvalidField(OptionName{kSilence}, " needs ",
+                        OptionName{"word_timestamps"}, Got(threshold));
+  }
+  return CheckOneNumber(kSilence, threshold, 0, 1e9);
 }
 
 absl::Status CheckNumbers(const TranscribeOptions& options) {
@@ -149,6 +232,7 @@ absl::Status CheckNumbers(const TranscribeOptions& options) {
                           OptionName{"vad_model"}, Got(*options.batch_size));
     }
   }
+  RETURN_IF_ERROR(CheckWords(options));
   if (options.voice_activity == nullptr) return absl::OkStatus();
   if (!options.clip_timestamps.empty()) {
     return InvalidField(OptionName{"clip_timestamps"}, " must be empty with ",
@@ -178,6 +262,18 @@ void Restore(const SpeechTimes& times, int64_t* seek, double* start,
   *seek = std::lround(times.BeginOf(static_cast<double>(*seek) / 100) * 100);
   *start = Rounded(times.BeginOf(*start));
   *end = Rounded(times.EndOf(*end));
+}
+
+// Both times of a word are in one span, and the segment's are its words'.
+// REQUIRES: it has a word.
+void RestoreWords(const SpeechTimes& times, TranscriptSegment& segment) {
+  for (TranscriptWord& word : *segment.words) {
+    const auto [start, end] = times.BothOf(word.start, word.end);
+    word.start = Rounded(start);
+    word.end = Rounded(end);
+  }
+  segment.start = segment.words->front().start;
+  segment.end = segment.words->back().end;
 }
 
 // An audio that is read while a call runs.
@@ -236,9 +332,13 @@ struct Transcriber::Parts {
   int max_context = 0;
   std::vector<TokenId> not_spoken;
   std::vector<TokenId> not_at_begin;
+  std::vector<AttentionHead> alignment_heads;  // empty: no words
 
   // Half of the decoder's positions: what a window writes at most.
   int max_text() const { return max_context / 2; }
+  // A text with all that is fed around it to align it, which is the longest
+  // prompt without previous text, two ends and a place to spare.
+  int max_aligned_text() const { return max_context - 7; }
 
   // Null: the model's only one, or none is given.
   // Errors: kInvalidArgument naming the option.
@@ -323,7 +423,14 @@ absl::Status Transcriber::Parts::Check(const TranscribeOptions& options) const {
   }
   if (options.max_new_tokens) {
     RETURN_IF_ERROR(
-        CheckCount("max_new_tokens", *options.max_new_tokens, 1, max_context));
+        CheckCount("max_new_tokens", *options.max_new_tokens, 1,
+                   options.word_timestamps ? max_aligned_text() : max_context));
+  }
+  if (options.word_timestamps && alignment_heads.empty()) {
+    return InvalidField(OptionName{"word_timestamps"},
+                        " must be false: only a CPU reports the attention that "
+                        "words are timed by",
+                        Got("true"));
   }
   RETURN_IF_ERROR(Suppressed(options).status());
   RETURN_IF_ERROR(Encode("initial_prompt", options.initial_prompt).status());
@@ -376,6 +483,9 @@ class Transcriber::Run {
     if (!speech_) return;
     for (T& part : parts) {
       Restore(*speech_, &part.seek, &part.start, &part.end);
+      if constexpr (std::is_same_v<T, TranscriptSegment>) {
+        if (part.words && !part.words->empty()) RestoreWords(*speech_, part);
+      }
     }
   }
   // Transcribes groups of spans of speech independently of each other,
@@ -397,6 +507,10 @@ class Transcriber::Run {
   Transcript WithLanguage(Transcript transcript) const;
   // Sets the language, of the window at `first` or some that follow.
   absl::Status DetectLanguage(FeatureWindows& windows, int64_t first);
+  // Returns the times of the tokens of a window's text.
+  //   num_frames  of audio in the window
+  absl::StatusOr<TokenTimes> Align(const Features& features, int64_t num_frames,
+                                   std::span<const TokenId> text) const;
   absl::StatusOr<DecodedWindow> Decode(const Features& features,
                                        const TranscriptBuilder& builder,
                                        const AudioWindow& window) const;
@@ -486,6 +600,48 @@ absl::StatusOr<std::vector<double>> Transcriber::Run::Score(
     log_probs.push_back(score.cum_log_prob);
   }
   return log_probs;
+}
+
+absl::StatusOr<TokenTimes> Transcriber::Run::Align(
+    const Features& features, int64_t num_frames,
+    std::span<const TokenId> text) const {
+  const WhisperTokens& whisper = parts_.whisper;
+  ASSIGN_OR_RETURN(std::vector<TokenId> prompt,
+                   whisper.PromptOf({.language = language_,
+                                     .task = options_.task,
+                                     .has_timestamps = false},
+                                    parts_.max_context));
+  const auto num_before = static_cast<int>(std::ssize(prompt)) - 1;
+  prompt.insert(prompt.end(), text.begin(), text.end());
+  // The end is aligned, too, and a token is that has another after it.
+  prompt.insert(prompt.end(), 2, whisper.end());
+  // Positions of the encoder have two frames each.
+  const int num_positions = std::max<int>(1, static_cast<int>(num_frames / 2));
+  Request request;
+  request.features = features;
+  request.params.decoder_prompt_tokens = {prompt.begin(), prompt.end()};
+  request.alignment = std::make_shared<const AlignmentQuery>(
+      AlignmentQuery{.heads = parts_.alignment_heads,
+                     .num_positions = num_positions,
+                     .num_text_tokens = whisper.end()});
+  ASSIGN_OR_RETURN(const Generation generation,
+                   Generate(std::move(request), call_.stop));
+  if (!generation.alignment) return Internal("a window is not aligned");
+  const Alignment& alignment = *generation.alignment;
+  // Each token's time is that of the one before it, which writes it.
+  const int num_rows = static_cast<int>(text.size()) + 1;
+  const std::vector<float> matrix = AlignmentMatrix(
+      {.values = alignment.attention_scores,
+       .num_tokens = static_cast<int>(prompt.size()) - 1,
+       .num_heads = static_cast<int>(parts_.alignment_heads.size()),
+       .num_positions = num_positions},
+      num_before, num_rows);
+  TokenTimes times = {.steps = AlignRows(matrix, num_rows, num_positions)};
+  for (size_t i = 0; i < text.size(); ++i) {
+    times.probabilities.push_back(
+        std::exp(alignment.log_probs.at(num_before + i)));
+  }
+  return times;
 }
 
 absl::Status Transcriber::Run::DetectLanguage(FeatureWindows& windows,
@@ -822,7 +978,9 @@ absl::StatusOr<Transcript> Transcriber::Run::TranscribeAll(
       .window_frames = parts_.features.num_rows,
       .thresholds = options_.thresholds,
       .condition_on_previous_text = options_.condition_on_previous_text,
-      .prompt_reset_on_temperature = options_.prompt_reset_on_temperature};
+      .prompt_reset_on_temperature = options_.prompt_reset_on_temperature,
+      .hallucination_silence = options_.hallucination_silence_threshold,
+      .audio_frames = windows->num_frames()};
   ASSIGN_OR_RETURN(walk.clips,
                    ClipsOf(options_.clip_timestamps, windows->num_frames()));
   if (Detects() && !walk.clips.empty()) {
@@ -830,6 +988,11 @@ absl::StatusOr<Transcript> Transcriber::Run::TranscribeAll(
     RETURN_IF_ERROR(windows->RewindTo(walk.clips.front().first, audio));
   }
   const std::string language = WithLanguage({}).language;
+  if (options_.word_timestamps) {
+    walk.words = {.has_spaces = HasSpaces(language),
+                  .prepend_punctuations = options_.prepend_punctuations,
+                  .append_punctuations = options_.append_punctuations};
+  }
   TranscriptBuilder builder(
       *parts_.tokenizer, parts_.whisper,
       PreviousText(std::move(initial), options_.carry_initial_prompt,
@@ -841,8 +1004,11 @@ absl::StatusOr<Transcript> Transcriber::Run::TranscribeAll(
         const Features features,
         windows->Window(window->first, window->size, parts_.features.num_rows));
     ASSIGN_OR_RETURN(DecodedWindow decoded, Decode(features, builder, *window));
-    ASSIGN_OR_RETURN(std::vector<TranscriptSegment> segments,
-                     builder.Add(std::move(decoded)));
+    ASSIGN_OR_RETURN(
+        std::vector<TranscriptSegment> segments,
+        builder.Add(std::move(decoded), [&](std::span<const TokenId> text) {
+          return Align(features, window->size, text);
+        }));
     if (on_window == nullptr) continue;
     const std::optional<AudioWindow> next = builder.Next();
     double done = duration_;
@@ -934,9 +1100,12 @@ absl::StatusOr<Transcriber> Transcriber::Create(
                      whisper.NotSpoken(*tokenizer));
     ASSIGN_OR_RETURN(std::vector<TokenId> not_at_begin,
                      whisper.NotAtBegin(*tokenizer));
+    ASSIGN_OR_RETURN(std::vector<AttentionHead> alignment_heads,
+                     FindAlignmentHeads(directory, model));
     return std::make_shared<const Parts>(Parts{
         generator, tokenizer, std::move(whisper), *model.encoder->features,
-        model.max_context, std::move(not_spoken), std::move(not_at_begin)});
+        model.max_context, std::move(not_spoken), std::move(not_at_begin),
+        std::move(alignment_heads)});
   };
   absl::StatusOr<std::shared_ptr<const Parts>> parts = prepare();
   if (!parts.ok()) return Annotate(parts.status(), directory);

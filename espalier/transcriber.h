@@ -38,6 +38,7 @@
 #include "speech/transcript.h"
 #include "speech/transcript_formats.h"
 #include "speech/whisper_fallback.h"
+#include "speech/word_times.h"
 
 namespace espalier {
 
@@ -105,6 +106,18 @@ struct TranscribeOptions {
   // several the one that was heard first.
   double language_detection_threshold = 0.5;
   int64_t language_detection_segments = 1;
+
+  // Segments have words with their times and probabilities, by the attention of
+  // the decoder's alignment heads. Times of segments are those of their words,
+  // and a window begins where the last word of the one before ended. On a CPU
+  // alone.
+  bool word_timestamps = false;
+  // Punctuation that is a part of the word after it, and of the one before.
+  std::string prepend_punctuations{kPrependPunctuations};
+  std::string append_punctuations{kAppendPunctuations};
+  // Segments that may have been invented, by their words, are left out where so
+  // many seconds of silence are around them. Needs word_timestamps.
+  std::optional<double> hallucination_silence_threshold = std::nullopt;
 
   // Hypotheses that are kept of each window, best first
   // (Transcript::windows); at most as many as there are beams or samples.

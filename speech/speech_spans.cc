@@ -226,10 +226,18 @@ double SpeechTimes::InSpan(size_t span, double seconds) const {
          static_cast<double>(spans_[span].end - ends_[span]) / kSpeechRate;
 }
 
-double SpeechTimes::BeginOf(double seconds) const {
+size_t SpeechTimes::SpanAt(double seconds) const {
   const int64_t sample = std::llround(seconds * kSpeechRate);
-  return InSpan(std::ranges::upper_bound(ends_, sample) - ends_.begin(),
-                seconds);
+  return std::ranges::upper_bound(ends_, sample) - ends_.begin();
+}
+
+double SpeechTimes::BeginOf(double seconds) const {
+  return InSpan(SpanAt(seconds), seconds);
+}
+
+std::pair<double, double> SpeechTimes::BothOf(double start, double end) const {
+  const size_t span = SpanAt((start + end) / 2);
+  return {InSpan(span, start), InSpan(span, end)};
 }
 
 double SpeechTimes::EndOf(double seconds) const {

@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -72,8 +73,12 @@ class SpeechTimes {
   // and the next begins is the end of the one or the beginning of the other.
   double BeginOf(double seconds) const;
   double EndOf(double seconds) const;
+  // Returns where the audio from `start` to `end` comes from, both in the span
+  // that has its middle.
+  std::pair<double, double> BothOf(double start, double end) const;
 
  private:
+  size_t SpanAt(double seconds) const;
   double InSpan(size_t span, double seconds) const;
 
   std::vector<SpeechSpan> spans_;

@@ -5,12 +5,20 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/ids.h"
 
 namespace espalier {
+
+struct TranscriptWord {
+  std::string word = {};   // with the space before it
+  double start = 0;        // seconds
+  double end = 0;          // seconds
+  double probability = 0;  // mean of its tokens', among tokens of text
+};
 
 struct TranscriptSegment {
   int64_t id = 0;         // from 0
@@ -24,6 +32,8 @@ struct TranscriptSegment {
   double avg_logprob = 0;        // nats a token, the end included
   double compression_ratio = 0;  // speech/whisper_fallback.h
   double no_speech_prob = 0;
+  // If requested.
+  std::optional<std::vector<TranscriptWord>> words = {};
 };
 
 // A hypothesis of a window.

@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -25,6 +26,7 @@
 #include "speech/whisper_fallback.h"
 #include "speech/whisper_segments.h"
 #include "speech/whisper_tokens.h"
+#include "speech/word_times.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace espalier {
@@ -53,7 +55,17 @@ struct TranscriptBuilderOptions {
   bool condition_on_previous_text = true;
   // ... but not after one that was decoded at a higher temperature.
   double prompt_reset_on_temperature = 0.5;
+  // Set: segments have words.
+  std::optional<WordOptions> words = std::nullopt;
+  // Seconds of silence around segments that may have been invented, which are
+  // left out then (SkipSilence). Needs words.
+  std::optional<double> hallucination_silence = std::nullopt;
+  int64_t audio_frames = 0;  // all of the audio; for hallucination_silence
 };
+
+// Returns the times of a window's text tokens, of which there is at least one.
+using AlignFunction =
+    std::function<absl::StatusOr<TokenTimes>(std::span<const TokenId> text)>;
 
 class TranscriptBuilder {
  public:
@@ -67,9 +79,11 @@ class TranscriptBuilder {
   std::vector<TokenId> Prompt() const { return previous_.Prompt(); }
 
   // Takes the window of the last Next and returns its segments, without those
-  // that are blank.
-  // Errors: as Tokenizer::Decode.
-  absl::StatusOr<std::vector<TranscriptSegment>> Add(DecodedWindow window);
+  // that are blank or have no length.
+  //   align  not null if the options have words
+  // Errors: as Tokenizer::Decode; those of `align`.
+  absl::StatusOr<std::vector<TranscriptSegment>> Add(
+      DecodedWindow window, const AlignFunction& align = nullptr);
 
   // Returns the text that the tokens of `tokens` that are text spell.
   // Errors: as Tokenizer::Decode.
@@ -81,6 +95,10 @@ class TranscriptBuilder {
   absl::StatusOr<Transcript> Take();
 
  private:
+  // Gives segments words, removes some, and sets seek_ and last_speech_. False
+  // if the window is heard again.
+  // Errors: those of `align`.
+  absl::StatusOr<bool> AddWordsTo(CutWindow& cut, const AlignFunction& align);
   // Drops other marks, which a model may write by mistake: prompts have none.
   void AddPrevious(std::span<const TokenId> tokens);
 
@@ -92,6 +110,7 @@ class TranscriptBuilder {
   bool is_in_clip_ = false;  // seek_ is set, in the clip or beyond its end
   int64_t seek_ = 0;
   AudioWindow window_;
+  double last_speech_ = 0;  // seconds; where the last word ended
   Transcript transcript_;
   std::vector<TokenId> tokens_;  // those of all segments
 };

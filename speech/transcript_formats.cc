@@ -5,6 +5,7 @@
 #include <iterator>
 #include <utility>
 
+#include "base/check.h"
 #include "base/json.h"
 #include "base/status.h"
 #include "speech/transcript_json.h"
@@ -94,57 +95,65 @@ std::string_view StripSpace(std::string_view text) {
   return text;
 }
 
-std::string_view TranscriptHeader(TranscriptFormat format) {
-  switch (format) {
-    case TranscriptFormat::kVtt:
-      return "WEBVTT\n\n";
-    case TranscriptFormat::kTsv:
-      return "start\tend\ttext\n";
-    case TranscriptFormat::kTxt:
-    case TranscriptFormat::kSrt:
-    case TranscriptFormat::kJson:
-      break;
-  }
+TranscriptWriter::TranscriptWriter(TranscriptFormat format,
+                                   const SubtitleOptions& options)
+    : format_(format), lines_(options) {
+  CHECK(format != TranscriptFormat::kJson) << "JSON is written as a whole";
+}
+
+bool TranscriptWriter::IsSubtitles() const {
+  return format_ == TranscriptFormat::kVtt || format_ == TranscriptFormat::kSrt;
+}
+
+std::string_view TranscriptWriter::Header() const {
+  if (format_ == TranscriptFormat::kVtt) return "WEBVTT\n\n";
+  if (format_ == TranscriptFormat::kTsv) return "start\tend\ttext\n";
   return "";
 }
 
-std::string TranscriptPart(TranscriptFormat format, int64_t number,
-                           const TranscriptSegment& segment) {
-  const std::string_view text = StripSpace(segment.text);
-  const auto times = [&](bool has_hours, char mark) {
-    return FormatTimestamp(segment.start, has_hours, mark) + " --> " +
-           FormatTimestamp(segment.end, has_hours, mark);
-  };
-  switch (format) {
-    case TranscriptFormat::kTxt:
-      return Concat(text, "\n");
-    case TranscriptFormat::kVtt:
-      return Concat(times(false, '.'), "\n", Replaced(text, "-->", "->"),
-                    "\n\n");
-    case TranscriptFormat::kSrt:
-      return Concat(number, "\n", times(true, ','), "\n",
-                    Replaced(text, "-->", "->"), "\n\n");
-    case TranscriptFormat::kTsv:
-      return Concat(Milliseconds(segment.start), "\t",
-                    Milliseconds(segment.end), "\t", Replaced(text, "\t", " "),
-                    "\n");
-    case TranscriptFormat::kJson:
-      break;
-  }
-  return "";
+std::string TranscriptWriter::Cue(double start, double end,
+                                  std::string_view text) {
+  ++num_cues_;
+  const bool is_srt = format_ == TranscriptFormat::kSrt;
+  const char mark = is_srt ? ',' : '.';
+  return Concat(is_srt ? Concat(num_cues_, "\n") : "",
+                FormatTimestamp(start, is_srt, mark), " --> ",
+                FormatTimestamp(end, is_srt, mark), "\n", text, "\n\n");
 }
+
+std::string TranscriptWriter::CuesOf(const std::vector<Subtitle>& subtitles) {
+  std::string cues;
+  for (const Subtitle& subtitle : subtitles) {
+    cues += Cue(subtitle.start, subtitle.end, subtitle.text);
+  }
+  return cues;
+}
+
+std::string TranscriptWriter::Add(const TranscriptSegment& segment) {
+  const std::string_view text = StripSpace(segment.text);
+  if (IsSubtitles()) {
+    if (segment.words) return CuesOf(lines_.Add(segment));
+    return Cue(segment.start, segment.end, Replaced(text, "-->", "->"));
+  }
+  if (format_ == TranscriptFormat::kTxt) return Concat(text, "\n");
+  return Concat(Milliseconds(segment.start), "\t", Milliseconds(segment.end),
+                "\t", Replaced(text, "\t", " "), "\n");
+}
+
+std::string TranscriptWriter::Finish() { return CuesOf(lines_.Finish()); }
 
 std::string FormatTranscript(const Transcript& transcript,
-                             TranscriptFormat format) {
+                             TranscriptFormat format,
+                             const SubtitleOptions& options) {
   if (format == TranscriptFormat::kJson) {
     return WriteJson(ToJson(transcript)) + "\n";
   }
-  std::string out(TranscriptHeader(format));
-  for (size_t i = 0; i < transcript.segments.size(); ++i) {
-    out += TranscriptPart(format, static_cast<int64_t>(i) + 1,
-                          transcript.segments[i]);
+  TranscriptWriter writer(format, options);
+  std::string out(writer.Header());
+  for (const TranscriptSegment& segment : transcript.segments) {
+    out += writer.Add(segment);
   }
-  return out;
+  return out + writer.Finish();
 }
 
 }  // namespace espalier

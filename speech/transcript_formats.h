@@ -11,7 +11,9 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "speech/subtitle_lines.h"
 #include "speech/transcript.h"
 
 namespace espalier {
@@ -40,15 +42,32 @@ std::string FormatTimestamp(double seconds, bool always_has_hours = false,
 // Returns the text without white space around it, as Python's str.strip().
 std::string_view StripSpace(std::string_view text);
 
-// Returns what a file begins with, and its part for one segment: `number` is
-// that of the segment in the file, from 1. REQUIRES: format is not kJson, whose
-// files are written as a whole.
-std::string_view TranscriptHeader(TranscriptFormat format);
-std::string TranscriptPart(TranscriptFormat format, int64_t number,
-                           const TranscriptSegment& segment);
+// The parts of a file, which together are the file. Subtitles of segments with
+// words are those of SubtitleLines.
+class TranscriptWriter {
+ public:
+  // REQUIRES: format is not kJson, whose files are written as a whole.
+  explicit TranscriptWriter(TranscriptFormat format,
+                            const SubtitleOptions& options = {});
+
+  std::string_view Header() const;
+  // Returns what the next segment completes.
+  std::string Add(const TranscriptSegment& segment);
+  std::string Finish();
+
+ private:
+  bool IsSubtitles() const;
+  std::string Cue(double start, double end, std::string_view text);
+  std::string CuesOf(const std::vector<Subtitle>& subtitles);
+
+  const TranscriptFormat format_;
+  SubtitleLines lines_;
+  int64_t num_cues_ = 0;
+};
 
 // Returns a whole file.
 std::string FormatTranscript(const Transcript& transcript,
-                             TranscriptFormat format);
+                             TranscriptFormat format,
+                             const SubtitleOptions& options = {});
 
 }  // namespace espalier

@@ -12,17 +12,30 @@ json::array JsonOf(const std::vector<TokenId>& tokens) {
   return json::array(tokens.begin(), tokens.end());
 }
 
+json::array JsonOf(const std::vector<TranscriptWord>& words) {
+  json::array array;
+  for (const TranscriptWord& word : words) {
+    array.push_back(json::object{{"word", word.word},
+                                 {"start", word.start},
+                                 {"end", word.end},
+                                 {"probability", word.probability}});
+  }
+  return array;
+}
+
 json::object JsonOf(const TranscriptSegment& segment) {
-  return {{"id", segment.id},
-          {"seek", segment.seek},
-          {"start", segment.start},
-          {"end", segment.end},
-          {"text", segment.text},
-          {"tokens", JsonOf(segment.tokens)},
-          {"temperature", segment.temperature},
-          {"avg_logprob", segment.avg_logprob},
-          {"compression_ratio", segment.compression_ratio},
-          {"no_speech_prob", segment.no_speech_prob}};
+  json::object object = {{"id", segment.id},
+                         {"seek", segment.seek},
+                         {"start", segment.start},
+                         {"end", segment.end},
+                         {"text", segment.text},
+                         {"tokens", JsonOf(segment.tokens)},
+                         {"temperature", segment.temperature},
+                         {"avg_logprob", segment.avg_logprob},
+                         {"compression_ratio", segment.compression_ratio},
+                         {"no_speech_prob", segment.no_speech_prob}};
+  if (segment.words) object["words"] = JsonOf(*segment.words);
+  return object;
 }
 
 json::object JsonOf(const TranscriptWindow& window) {

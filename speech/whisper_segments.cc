@@ -62,7 +62,8 @@ CutWindow CutIntoSegments(std::span<const TokenId> tokens,
   const auto at_step = [&](int step) {
     return std::min(offset + step * kSecondsPerStep, latest);
   };
-  CutWindow window{.num_frames = num_frames};
+  CutWindow window{.num_frames = num_frames,
+                   .ends_with_one_time = EndsWithOneTime(tokens, whisper)};
   std::vector<size_t> cuts = Cuts(tokens, whisper);
   if (cuts.empty()) {
     double end = latest;
@@ -75,7 +76,7 @@ CutWindow CutIntoSegments(std::span<const TokenId> tokens,
     window.segments.push_back({offset, end, {tokens.begin(), tokens.end()}});
     return window;
   }
-  if (EndsWithOneTime(tokens, whisper)) {
+  if (window.ends_with_one_time) {
     cuts.push_back(tokens.size());
   } else {
     // At least one frame, so that a window of no length does not come again.
@@ -91,9 +92,10 @@ CutWindow CutIntoSegments(std::span<const TokenId> tokens,
         whisper.IsTime(slice.front()) ? whisper.StepOf(slice.front()) : 0;
     const int end = whisper.StepOf(slice.back());
     first = cut;
-    if (begin == end) continue;
-    window.segments.push_back(
-        {at_step(begin), at_step(end), {slice.begin(), slice.end()}});
+    window.segments.push_back({at_step(begin),
+                               at_step(end),
+                               {slice.begin(), slice.end()},
+                               /*is_instant=*/begin == end});
   }
   return window;
 }

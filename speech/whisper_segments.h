@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "speech/transcript.h"
 #include "speech/whisper_tokens.h"
 
 namespace espalier {
@@ -21,6 +22,9 @@ struct WindowSegment {
   double start = 0;  // seconds from the beginning of the file
   double end = 0;
   std::vector<TokenId> tokens = {};  // times included
+  // It ends with the time that it begins with.
+  bool is_instant = false;
+  std::vector<TranscriptWord> words = {};  // AddWords (word_times.h)
 };
 
 struct CutWindow {
@@ -28,14 +32,15 @@ struct CutWindow {
   // Frames from the window's beginning to that of the next one: at least one,
   // at most the window's.
   int64_t num_frames = 0;
+  // The last token is a time with text before it: nothing is said after it.
+  bool ends_with_one_time = false;
 };
 
 // Cuts the tokens of a window into segments. Two times in succession are the
 // end of one segment and the beginning of the next. If none are, all is one
 // segment, up to its last time. What follows the last pair of times belongs to
-// the next window, which begins there, unless it ends with a time. A segment
-// that ends with the time that it begins with is left out. Times are cut to the
-// window's frames, beyond which there is no audio; openai's are not.
+// the next window, which begins there, unless it ends with a time. Times are
+// cut to the window's frames, beyond which there is no audio; openai's are not.
 //
 //   tokens      what the decoder wrote, without the end of its text
 //   seek        the window's first frame

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -67,6 +68,38 @@ TEST_F(TranscribeTest, PrintsOneFormatOrWritesAllOfThem) {
       Run({audio, "-f", "txt", "-o", directory, "--verbose", "False"});
   EXPECT_EQ(quiet.out, "");
   EXPECT_EQ(quiet.exit_code, 0);
+}
+
+// Subtitles that segments do not end are printed as they are complete.
+TEST_F(TranscribeTest, PrintsSubtitlesOfWords) {
+  const std::string audio = Audio("words.wav", 3.4);
+  const std::string directory = files_.path("words");
+  const std::vector<std::vector<std::string>> lines = {
+      {},
+      {"--max_line_width", "12", "--max_line_count", "2"},
+      {"--max_words_per_line", "2"},
+      {"--highlight_words", "True", "--max_line_width", "20"}};
+  std::set<std::string> all;
+  for (const std::vector<std::string>& options : lines) {
+    for (const std::string format : {"srt", "vtt"}) {
+      std::vector<std::string> args = {audio, "-f", format, "--word_timestamps",
+                                       "True"};
+      args.insert(args.end(), options.begin(), options.end());
+      const ProgramRun printed = Run(args);
+      ASSERT_EQ(printed.exit_code, 0) << printed.err;
+      args.insert(args.end(), {"-o", directory});
+      EXPECT_EQ(Run(args).exit_code, 0);
+      EXPECT_EQ(printed.out, ReadText(directory + "/words." + format));
+      EXPECT_THAT(printed.out, HasSubstr(" --> "));
+      all.insert(printed.out);
+    }
+  }
+  EXPECT_EQ(all.size(), 2 * lines.size());
+  const json::value value = ParseLines(
+      Run({audio, "-f", "json", "--word_timestamps", "true"}).out)[0];
+  for (const json::value& segment : value.at("segments").as_array()) {
+    EXPECT_TRUE(segment.at("words").is_array());
+  }
 }
 
 TEST_F(TranscribeTest, ReadsStdinFromAPipe) {
@@ -239,9 +272,34 @@ TEST_F(TranscribeTest, RefusesWhatItDoesNotHave) {
     EXPECT_EQ(run.out, "");
     EXPECT_THAT(run.err, HasSubstr(message));
   };
-  expect_refused({audio, "--word_timestamps", "True"},
-                 "transcribe has no option --word-timestamps; there are no "
-                 "times of words yet");
+  for (const std::string option :
+       {"--max_line_width", "--max_words_per_line"}) {
+    expect_refused({audio, "-f", "srt", option, "5"},
+                   " needs --word-timestamps true");
+    expect_refused({audio, "--word_timestamps", "True", option, "5"},
+                   " needs --output-format srt, vtt or all");
+  }
+  expect_refused({audio, "-f", "vtt", "--highlight_words", "True"},
+                 "--highlight-words needs --word-timestamps true");
+  const auto expect_subtitles_refused = [&](std::vector<std::string> args,
+                                            const std::string& message) {
+    args.insert(args.begin(),
+                {audio, "-f", "srt", "--word_timestamps", "True"});
+    expect_refused(args, message);
+  };
+  expect_subtitles_refused({"--max_line_count", "2"},
+                           "--max-line-count needs --max-line-width");
+  expect_subtitles_refused({"--max_line_count", "2", "--max_line_width", "42",
+                            "--max_words_per_line", "3"},
+                           "--max-words-per-line must be left out with "
+                           "--max-line-count");
+  expect_subtitles_refused({"--max_line_width", "0"}, "--max-line-width");
+  expect_subtitles_refused({"--hallucination_silence_threshold", "x"},
+                           "must be a number or None, got \"x\"");
+  expect_refused({audio, "--append_punctuations", "!"},
+                 "--append-punctuations needs --word-timestamps");
+  expect_refused({audio, "--hallucination_silence_threshold", "2"},
+                 "--hallucination-silence-threshold needs --word-timestamps");
   expect_refused({audio, "--vad_filter", "True"}, "--vad-model");
   expect_refused({audio, "--vad_threshold", "0.6"},
                  "--vad-threshold needs --vad-model");

@@ -72,6 +72,65 @@ class TranscriberVadTest : public ::testing::Test {
   TranscribeOptions options_;
 };
 
+// The times of a word are those of its span of speech, and no word is in two.
+TEST_F(TranscriberVadTest, WordsAreInTheSpansOfSpeech) {
+  const std::vector<float> samples =
+      Join({Silence(3), Tone(2.25), Silence(4.5), Tone(1.5), Silence(1)});
+  std::vector<float> probabilities;
+  VoiceActivityStream stream(*options_.voice_activity);
+  stream.Push(samples, &probabilities);
+  stream.Finish(&probabilities);
+  const SpeechTimes times(
+      FindSpeech(probabilities, std::ssize(samples), options_.vad_options));
+  std::vector<float> speech;
+  for (const SpeechSpan& span : times.spans()) {
+    speech.insert(speech.end(), samples.begin() + span.first,
+                  samples.begin() + span.end);
+  }
+  options_.word_timestamps = true;
+  TranscribeOptions plain = options_;
+  plain.voice_activity = nullptr;
+  const auto expected =
+      transcriber_->TranscribeFile(Write("speech.wav", speech), plain);
+  ASSERT_OK(expected.status());
+  const auto transcript =
+      transcriber_->TranscribeFile(Write("whole.wav", samples), options_);
+  ASSERT_OK(transcript.status());
+  ASSERT_EQ(transcript->segments.size(), expected->segments.size());
+  size_t num_words = 0;
+  for (size_t i = 0; i < expected->segments.size(); ++i) {
+    const auto& words = *transcript->segments[i].words;
+    const auto& alone = *expected->segments[i].words;
+    ASSERT_EQ(words.size(), alone.size());
+    for (size_t j = 0; j < words.size(); ++j) {
+      EXPECT_EQ(words[j].word, alone[j].word);
+      const auto [start, end] = times.BothOf(alone[j].start, alone[j].end);
+      EXPECT_NEAR(words[j].start, start, 0.006);
+      EXPECT_NEAR(words[j].end, end, 0.006);
+      EXPECT_NEAR(end - start, alone[j].end - alone[j].start, 1e-9);
+      ++num_words;
+    }
+    if (words.empty()) continue;
+    EXPECT_EQ(transcript->segments[i].start, words.front().start);
+    EXPECT_EQ(transcript->segments[i].end, words.back().end);
+  }
+  EXPECT_GT(num_words, 0u);
+  // Chunks have words, too, whatever their number at a time.
+  std::vector<std::string> in_chunks;
+  for (const int64_t batch_size : {1, 3}) {
+    options_.batch_size = batch_size;
+    const auto chunks =
+        transcriber_->TranscribeFile(Write("whole.wav", samples), options_);
+    ASSERT_OK(chunks.status());
+    ASSERT_THAT(chunks->segments, Not(IsEmpty()));
+    for (const TranscriptSegment& segment : chunks->segments) {
+      EXPECT_TRUE(segment.words.has_value());
+    }
+    in_chunks.push_back(FormatTranscript(*chunks, TranscriptFormat::kJson));
+  }
+  EXPECT_EQ(in_chunks[0], in_chunks[1]);
+}
+
 // The speech is transcribed as a file of its own would be, and its times are
 // those of the whole file.
 TEST_F(TranscriberVadTest, SpeechAloneIsTranscribedWithTheAudiosTimes) {

@@ -59,6 +59,38 @@ absl::StatusOr<Formats> ReadFormats(const TranscribeCommandOptions& options) {
   return Formats{*format};
 }
 
+// No option of subtitles is without effect.
+absl::Status CheckSubtitles(const TranscribeCommandOptions& options,
+                            const Formats& formats) {
+  const OptionNames& names = options.runtime.names;
+  const bool has_subtitles =
+      std::ranges::any_of(formats, [](TranscriptFormat format) {
+        return format == TranscriptFormat::kSrt ||
+               format == TranscriptFormat::kVtt;
+      });
+  for (const std::string_view key : {"highlight_words", "max_line_width",
+                                     "max_line_count", "max_words_per_line"}) {
+    if (!names.IsTyped(key)) continue;
+    if (!options.transcribe.word_timestamps) {
+      return InvalidArgument(names.Of(key), " needs --word-timestamps true");
+    }
+    if (!has_subtitles) {
+      return InvalidArgument(names.Of(key),
+                             " needs --output-format srt, vtt or all");
+    }
+  }
+  const SubtitleOptions& subtitles = options.subtitles;
+  if (subtitles.max_line_count && !subtitles.max_line_width) {
+    return InvalidArgument(names.Of("max_line_count"),
+                           " needs --max-line-width");
+  }
+  if (subtitles.max_words_per_line && subtitles.max_line_count) {
+    return InvalidArgument(names.Of("max_words_per_line"),
+                           " must be left out with --max-line-count");
+  }
+  return absl::OkStatus();
+}
+
 // No option of the output is without effect.
 absl::Status CheckOutput(const TranscribeCommandOptions& options,
                          const Formats& formats) {
@@ -68,6 +100,7 @@ absl::Status CheckOutput(const TranscribeCommandOptions& options,
     return InvalidArgument(names.Of("num_alternatives"),
                            " needs --output-format json");
   }
+  RETURN_IF_ERROR(CheckSubtitles(options, formats));
   if (names.IsTyped("verbose") && options.output_dir.empty()) {
     return InvalidArgument(names.Of("verbose"), " needs --output-dir");
   }
@@ -273,14 +306,27 @@ class SpeechRun {
                      AudioInput::Open(file, stop_.get_token()));
     SpeechProgress progress(input.name());
     bool has_header = false;
+    // Not of JSON, which is written as a whole.
+    std::optional<TranscriptWriter> writer;
+    if (IsToStdout() && formats_[0] != TranscriptFormat::kJson) {
+      writer.emplace(formats_[0], options_.subtitles);
+    }
     const auto write_header = [&] {
-      if (!std::exchange(has_header, true)) PrintHeader(input.name());
+      if (std::exchange(has_header, true)) return;
+      PrintHeader(input.name());
+      if (writer) output_.Write(writer->Header());
     };
     const auto on_window = [&](std::span<const TranscriptSegment> segments,
                                const TranscribeProgress& done) {
       progress.Erase();
       write_header();
-      for (const TranscriptSegment& segment : segments) Print(segment);
+      for (const TranscriptSegment& segment : segments) {
+        if (writer) {
+          output_.Write(writer->Add(segment));
+        } else if (!IsToStdout()) {
+          Print(segment);
+        }
+      }
       output_.Flush();
       progress.Show(done.seconds, done.duration);
       return !output_.failed();
@@ -291,6 +337,10 @@ class SpeechRun {
     progress.Erase();
     RETURN_IF_ERROR(InFlags(transcript.status()));
     write_header();
+    if (writer) {
+      output_.Write(writer->Finish());
+      output_.Flush();
+    }
     Count(*transcript);
     if (!IsToStdout()) return WriteFiles(file, *transcript);
     if (formats_[0] == TranscriptFormat::kJson) {
@@ -308,7 +358,6 @@ class SpeechRun {
       output_.Write(Concat(std::exchange(has_printed_, true) ? "\n" : "",
                            "==> ", name, " <==\n"));
     }
-    if (IsToStdout()) output_.Write(TranscriptHeader(formats_[0]));
   }
 
   // With the name of its file, where there are several.
@@ -322,9 +371,7 @@ class SpeechRun {
   }
 
   void Print(const TranscriptSegment& segment) {
-    if (IsToStdout()) {
-      output_.Write(TranscriptPart(formats_[0], segment.id + 1, segment));
-    } else if (options_.verbose) {
+    if (options_.verbose) {
       output_.Write(Concat("[", FormatTimestamp(segment.start), " --> ",
                            FormatTimestamp(segment.end), "] ", segment.text,
                            "\n"));
@@ -337,7 +384,7 @@ class SpeechRun {
       const std::string path = ResultPath(options_, name, format);
       ASSIGN_OR_RETURN(const std::unique_ptr<Output> file, Output::Open(path));
       file->CutToNothing();
-      file->Write(FormatTranscript(transcript, format));
+      file->Write(FormatTranscript(transcript, format, options_.subtitles));
       RETURN_IF_ERROR(file->Close());
     }
     return absl::OkStatus();
@@ -472,8 +519,11 @@ Where the text of one window goes wrong and the next ones follow it,
 --condition-on-previous-text false helps.
 
 Options have the names of openai/whisper and faster-whisper, with - or with _,
-and their defaults. Word timestamps and windows in parallel are not there;
---vad-model is --vad-filter.
+and their defaults; --vad-model is --vad-filter.
+
+With --word-timestamps true, on a CPU, each word has its times and probability
+in JSON, and subtitles are made of words: --max-line-width 42 and
+--max-line-count 2 as in films, --highlight-words true for songs.
 
 Exit code: 0 if every file succeeded, 1 if some failed, 2 if none succeeded,
 whatever was wrong. Ctrl-C, SIGTERM and SIGHUP end it; what was printed stays.)";

@@ -22,6 +22,7 @@ struct TranscribeCommandOptions {
   std::string vad_model;              // a file; empty: none
   std::string output_dir;             // empty: stdout
   std::string output_format = "txt";  // or all
+  SubtitleOptions subtitles;
   bool verbose = true;  // segments are printed while files are written
   bool figures = false;
 };

@@ -20,6 +20,7 @@ namespace {
 constexpr char kSearch[] = "Search";
 constexpr char kFallback[] = "Fallback";
 constexpr char kText[] = "Text";
+constexpr char kWords[] = "Words";
 constexpr char kVad[] = "Voice activity detection";
 constexpr char kSpeechOutput[] = "Output";
 
@@ -268,6 +269,57 @@ void AddTextOptions(CLI::App* command, TranscribeOptions* options) {
   }
 }
 
+CLI::Option* AddOptionalCount(CLI::App* command, const std::string& name,
+                              const std::string& help,
+                              std::optional<int64_t>* value) {
+  return command
+      ->add_option_function<int64_t>(
+          name, [value](int64_t count) { *value = count; }, help)
+      ->transform(InRange(1, std::numeric_limits<int32_t>::max()))
+      ->option_text("N");
+}
+
+void AddWordOptions(CLI::App* command, TranscribeCommandOptions* options) {
+  TranscribeOptions& transcribe = options->transcribe;
+  SubtitleOptions& subtitles = options->subtitles;
+  const auto add_marks = [&](const std::string& name, const std::string& help,
+                             std::string* marks) {
+    command->add_option(name, *marks, help)->option_text("TEXT")->group(kWords);
+  };
+  AddBool(command, "--word-timestamps",
+          "times of words, in json and subtitles; on a CPU; default false",
+          &transcribe.word_timestamps)
+      ->group(kWords);
+  add_marks("--prepend-punctuations",
+            "that is a part of the word after it; default "
+            "\"\'“¿([{-",
+            &transcribe.prepend_punctuations);
+  add_marks("--append-punctuations",
+            "that is a part of the word before it; default "
+            "\"\'.。,，!！?？:：”)]}、",
+            &transcribe.append_punctuations);
+  for (CLI::Option* option :
+       {AddOptionalNumber(command, "--hallucination-silence-threshold",
+                          "leave out what may have been invented if so many "
+                          "seconds around it are silent; default None",
+                          &transcribe.hallucination_silence_threshold),
+        AddBool(command, "--highlight-words",
+                "underline each word in srt and vtt as it is spoken; default "
+                "false",
+                &subtitles.highlight_words),
+        AddOptionalCount(command, "--max-line-width",
+                         "characters of a line of srt and vtt",
+                         &subtitles.max_line_width),
+        AddOptionalCount(command, "--max-line-count",
+                         "lines of a subtitle, which segments do not end then; "
+                         "needs --max-line-width",
+                         &subtitles.max_line_count),
+        AddOptionalCount(command, "--max-words-per-line", "words of a subtitle",
+                         &subtitles.max_words_per_line)}) {
+    option->group(kWords);
+  }
+}
+
 void AddVadOptions(CLI::App* command, TranscribeCommandOptions* options) {
   command
       ->add_option(
@@ -348,6 +400,7 @@ void AddTranscribeOptions(CLI::App* command,
   AddSpeechOutputOptions(command, options);
   AddSearchOptions(command, options);
   AddFallbackOptions(command, options);
+  AddWordOptions(command, options);
   AddVadOptions(command, options);
 }
 

@@ -32,9 +32,6 @@ constexpr std::string_view kNoAdapters =
 constexpr std::string_view kTokenizer =
     "a tokenizer is a file of the model's directory";
 
-constexpr std::string_view kNoWordTimes =
-    "there are no times of words yet: segments have times";
-
 // OtherOption, as constants.
 struct OtherProgram {
   std::string_view name;
@@ -43,14 +40,6 @@ struct OtherProgram {
 };
 constexpr OtherProgram kOtherOptions[] = {
     // openai/whisper and faster-whisper.
-    {"--word-timestamps", "--clip-timestamps", kNoWordTimes},
-    {"--prepend-punctuations", "--clip-timestamps", kNoWordTimes},
-    {"--append-punctuations", "--clip-timestamps", kNoWordTimes},
-    {"--highlight-words", "--clip-timestamps", kNoWordTimes},
-    {"--max-line-width", "--clip-timestamps", kNoWordTimes},
-    {"--max-line-count", "--clip-timestamps", kNoWordTimes},
-    {"--max-words-per-line", "--clip-timestamps", kNoWordTimes},
-    {"--hallucination-silence-threshold", "--clip-timestamps", kNoWordTimes},
     {"--vad-filter", "--vad-model"},
     {"--vad-parameters", "--vad-threshold"},
     {"--vad", "--vad-model"},

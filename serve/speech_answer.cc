@@ -29,12 +29,29 @@ std::string LanguageName(const Transcript& transcript) {
   return absl::AsciiStrToLower(ToAbsl(name));
 }
 
+// Returns the words of all segments without the space before them, as OpenAI's
+// API has them.
+json::array WordsOf(const Transcript& transcript) {
+  json::array words;
+  for (const TranscriptSegment& segment : transcript.segments) {
+    for (const TranscriptWord& word : *segment.words) {
+      words.push_back(json::object{{"word", StripSpace(word.word)},
+                                   {"start", word.start},
+                                   {"end", word.end},
+                                   {"probability", word.probability}});
+    }
+  }
+  return words;
+}
+
 std::string WriteVerbose(const Transcript& transcript, const SpeechCall& call) {
   json::object answer = ToJson(transcript);
   answer["task"] =
       call.options.task == SpeechTask::kTranslate ? "translate" : "transcribe";
   answer["language"] = LanguageName(transcript);
   answer["text"] = StripSpace(transcript.text);
+  if (call.has_words) answer["words"] = WordsOf(transcript);
+  if (!call.has_segments) answer.erase("segments");
   answer["usage"] = UsageOf(transcript);
   answer["espalier"] = {
       {"windows", std::ssize(transcript.windows)},

@@ -192,15 +192,23 @@ absl::Status Format(const SpeechField& field, SpeechCall* call) {
                ShownInQuotes(field.values[0]));
 }
 
-absl::Status Granularities(const SpeechField& field, SpeechCall*) {
+absl::Status Granularities(const SpeechField& field, SpeechCall* call) {
+  call->has_segments = false;
   for (const std::string& value : field.values) {
-    if (value == "segment") continue;
-    if (value == "word") {
-      return Wrong(field, " must be segment: times of words are not supported");
+    if (value == "segment") {
+      call->has_segments = true;
+    } else if (value == "word") {
+      call->has_words = true;
+    } else {
+      return Wrong(field, " must be segment or word, got ",
+                   ShownInQuotes(value));
     }
-    return Wrong(field, " must be segment, got ", ShownInQuotes(value));
   }
   return absl::OkStatus();
+}
+
+absl::Status HallucinationSilence(const SpeechField& field, SpeechCall* call) {
+  return ReadOptional(field, &call->options.hallucination_silence_threshold);
 }
 
 // Fields that are refused, but for a value by which they ask for nothing.
@@ -260,6 +268,10 @@ constexpr FieldEntry kFields[] = {
     {"without_timestamps", Bool<&Options::without_timestamps>},
     {"max_initial_timestamp", MaxInitialTimestamp},
     {"clip_timestamps", List<&Options::clip_timestamps>, true},
+    {"word_timestamps", Bool<&Options::word_timestamps>},
+    {"prepend_punctuations", Text<&Options::prepend_punctuations>},
+    {"append_punctuations", Text<&Options::append_punctuations>},
+    {"hallucination_silence_threshold", HallucinationSilence},
     {"language_detection_threshold",
      Number<&Options::language_detection_threshold>},
     {"language_detection_segments",
@@ -269,7 +281,6 @@ constexpr FieldEntry kFields[] = {
     // Fields of OpenAI's and others' that ask for what there is not.
     {"known_speaker_names", Unsupported<kNone>, true},
     {"known_speaker_references", Unsupported<kNone>, true},
-    {"word_timestamps", Unsupported<kFalse>},
     {"vad_filter", Unsupported<kFalse>},
     {"multilingual", Unsupported<kFalse>},
     {"n", Unsupported<kOne>},
@@ -322,6 +333,12 @@ absl::Status CheckTogether(const SpeechCall& call) {
   if (times != nullptr && call.format != SpeechFormat::kVerboseJson) {
     return Wrong(*times, " needs response_format verbose_json");
   }
+  const SpeechField* const words = FindGiven(call.given, "word_timestamps");
+  if (words != nullptr && call.options.word_timestamps &&
+      (call.format == SpeechFormat::kJson ||
+       call.format == SpeechFormat::kText)) {
+    return Wrong(*words, " needs response_format verbose_json, srt or vtt");
+  }
   const SpeechField* const alternatives =
       FindGiven(call.given, "num_alternatives");
   if (alternatives != nullptr && call.format != SpeechFormat::kVerboseJson) {
@@ -359,6 +376,10 @@ absl::Status SpeechCall::InWordsOfForm(const absl::Status& error) const {
   std::string name = wrong->field;
   if (name == "temperature" && FindGiven(given, "temperatures") != nullptr) {
     name = "temperatures";
+  } else if (const SpeechField* const times =
+                 FindGiven(given, "timestamp_granularities");
+             name == "word_timestamps" && has_words) {
+    name = times->given;
   } else if (const SpeechField* const field = FindGiven(given, name)) {
     name = field->given;
   }
@@ -445,6 +466,7 @@ absl::StatusOr<SpeechCall> SpeechForm::Take(SpeechTask task,
     RETURN_IF_ERROR(FindField(field.field)->read(field, &call));
   }
   RETURN_IF_ERROR(CheckTogether(call));
+  if (call.has_words) call.options.word_timestamps = true;
   RETURN_IF_ERROR(CheckSequences("num_beams", "--max-num-beams",
                                  limits.max_num_beams, limits,
                                  &call.options.num_beams, call));

@@ -37,6 +37,8 @@ struct SpeechCall {
   std::string model = {};  // empty: none was named
   SpeechFormat format = SpeechFormat::kJson;
   bool stream = false;
+  bool has_segments = true;  // in verbose_json
+  bool has_words = false;    // there; with options.word_timestamps
   std::optional<int64_t> deadline_ms = {};  // from the call's beginning
   TranscribeOptions options = {};
   std::vector<SpeechField> given = {};

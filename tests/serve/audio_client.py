@@ -54,6 +54,10 @@ def check_formats(server: Server):
     assert verbose.duration == 3 and verbose.language.isalpha()
     assert verbose.segments and verbose.text == answer.text
     assert all(s.start <= s.end <= 3 and s.tokens for s in verbose.segments)
+    words = server.transcribe(response_format="verbose_json",
+                              timestamp_granularities=["word"])
+    assert words.words and words.segments is None
+    assert all(w.word and 0 <= w.start <= w.end for w in words.words)
 
 
 def check_stream(server: Server):
@@ -87,7 +91,7 @@ def check_refusals(server: Server):
             (BadRequestError, "include[]", {"include": ["logprobs"]}),
             (BadRequestError, "timestamp_granularities[]",
              {"response_format": "verbose_json",
-              "timestamp_granularities": ["word"]}),
+              "timestamp_granularities": ["letter"]}),
             (NotFoundError, "model", {"model": "whisper-1"})]:
         refused(error, param, lambda: server.transcribe(**fields))
 

@@ -217,6 +217,46 @@ TEST_F(SpeechCallsTest, EachFormatIsWhatTheWritersMakeOfTheTranscript) {
   EXPECT_EQ(srt.Find("content-type"), "text/plain; charset=utf-8");
 }
 
+TEST_F(SpeechCallsTest, WordsAreThoseOfItsSegments) {
+  Serve();
+  const std::string audio = Speech(2.5);
+  const TranscribeOptions options = {.temperature = {0},
+                                     .word_timestamps = true};
+  const Transcript heard = Heard(audio, options);
+  json::array words;
+  for (const TranscriptSegment& segment : heard.segments) {
+    for (const TranscriptWord& word : *segment.words) {
+      words.push_back(json::object{{"word", StripSpace(word.word)},
+                                   {"start", word.start},
+                                   {"end", word.end},
+                                   {"probability", word.probability}});
+    }
+  }
+  EXPECT_THAT(words, Not(IsEmpty()));
+  const Fields verbose = {{"response_format", "verbose_json"},
+                          {"file", audio},
+                          {"temperatures", "0"}};
+  const auto with = [&](Fields more) {
+    more.insert(more.end(), verbose.begin(), verbose.end());
+    return JsonOf(more);
+  };
+  const json::object alone = with({{"timestamp_granularities[]", "word"}});
+  EXPECT_EQ(alone.at("words"), json::value(words));
+  EXPECT_FALSE(alone.contains("segments"));
+  const json::object both = with({{"timestamp_granularities[]", "word"},
+                                  {"timestamp_granularities[]", "segment"}});
+  EXPECT_EQ(both.at("words"), json::value(words));
+  EXPECT_EQ(SegmentsOf(both), SegmentsOf(ToJson(heard)));
+  const json::object segments = with({{"word_timestamps", "true"}});
+  EXPECT_FALSE(segments.contains("words"));
+  EXPECT_EQ(SegmentsOf(segments), SegmentsOf(ToJson(heard)));
+  EXPECT_EQ(BodyOf({{"response_format", "srt"},
+                    {"file", audio},
+                    {"temperatures", "0"},
+                    {"word_timestamps", "true"}}),
+            FormatTranscript(heard, TranscriptFormat::kSrt));
+}
+
 TEST_F(SpeechCallsTest, DeltasOfAStreamAreItsText) {
   Serve();
   const std::string audio = Speech(4.2);
@@ -284,6 +324,17 @@ TEST_F(SpeechCallsTest, EachFieldReachesItsOption) {
       {{{"num_alternatives", "3"}}, {.num_alternatives = 3}},
       {{{"timestamp_granularities[]", "segment"}}, {}},
       {{{"timestamp_granularities", "segment"}}, {}},
+      {{{"timestamp_granularities", "segment"},
+        {"timestamp_granularities", "word"}},
+       {.word_timestamps = true}},
+      {{{"word_timestamps", "true"},
+        {"prepend_punctuations", "("},
+        {"append_punctuations", ""},
+        {"hallucination_silence_threshold", "0.25"}},
+       {.word_timestamps = true,
+        .prepend_punctuations = "(",
+        .append_punctuations = "",
+        .hallucination_silence_threshold = 0.25}},
       {{{"chunking_strategy", "auto"}, {"vad_filter", "false"}}, {}},
   };
   std::set<std::string> answers;
@@ -352,10 +403,13 @@ TEST_F(SpeechCallsTest, WrongFieldsAreRefusedByName) {
       {{{"stream", "true"}, {"response_format", "srt"}},
        "response_format",
        "of a stream must be json or text"},
-      {{{"timestamp_granularities[]", "word"},
+      {{{"timestamp_granularities[]", "letter"},
         {"response_format", "verbose_json"}},
        "timestamp_granularities[]",
-       "words are not supported"},
+       "must be segment or word"},
+      {{{"timestamp_granularities[]", "word"}},
+       "timestamp_granularities[]",
+       "needs response_format verbose_json"},
       {{{"timestamp_granularities", "segment"}},
        "timestamp_granularities",
        "needs response_format verbose_json"},
@@ -365,7 +419,20 @@ TEST_F(SpeechCallsTest, WrongFieldsAreRefusedByName) {
        "chunking_strategy",
        "must be auto"},
       {{{"vad_filter", "true"}}, "vad_filter", "must be false"},
-      {{{"word_timestamps", "true"}}, "word_timestamps", "must be false"},
+      {{{"word_timestamps", "true"}},
+       "word_timestamps",
+       "needs response_format verbose_json, srt or vtt"},
+      {{{"append_punctuations", "!"}},
+       "append_punctuations",
+       "needs word_timestamps"},
+      {{{"hallucination_silence_threshold", "2"}},
+       "hallucination_silence_threshold",
+       "needs word_timestamps"},
+      {{{"timestamp_granularities[]", "word"},
+        {"response_format", "verbose_json"},
+        {"max_new_tokens", "34"}},
+       "max_new_tokens",
+       "[1, 33]"},
       {{{"seed[]", "1"}}, "seed[]", "unknown field"},
       {{{"beam_sise", "1"}}, "beam_sise", "did you mean beam_size?"},
       {{{"suppress_tokens", "99999"}}, "suppress_tokens", "got 99999"},

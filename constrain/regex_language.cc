@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -14,6 +15,8 @@
 #include "constrain/boolean_formula.h"
 #include "constrain/byte_nfa.h"
 #include "constrain/code_point_set.h"
+#include "constrain/pushdown_arrays.h"
+#include "constrain/pushdown_configurations.h"
 #include "constrain/regex_parser.h"
 #include "constrain/utf8_sets.h"
 
@@ -27,14 +30,19 @@ using State = ByteNfa::State;
 // trees may begin there.
 class RegexToNfa {
  public:
-  // Repetitions that are calls, with the numbers of the automata.
-  using Calls = std::map<const RegexNode*, int64_t>;
+  // A repetition that is a call.
+  struct Call {
+    int64_t number = 0;  // automaton that is called
+    // It reads what is behind the repetition, the next node of the sequence;
+    // else what is before the last character.
+    bool reads_end = false;
+  };
+  using Calls = std::map<const RegexNode*, Call>;
 
   RegexToNfa(ByteNfa* nfa, CompileBudget* budget)
       : nfa_(*nfa), budget_(*budget), sets_(budget) {}
 
-  // Adds calls in place of these repetitions and what is behind each. They
-  // outlive this.
+  // Adds calls in place of these repetitions, which outlive this.
   void UseCalls(const Calls* calls, int num_digits) {
     calls_ = calls;
     num_digits_ = num_digits;
@@ -65,19 +73,29 @@ class RegexToNfa {
     return Internal("unknown node of a regular expression");
   }
 
-  // Adds characters of a set, each of which adds to a count, and one of `end`,
-  // which the count may be at most limit number `limit` before.
-  absl::Status AddCounted(const CodePointSet& set, const CodePointSet& end,
+  // Adds characters of a set, each of which adds to a count that is at most
+  // limit number `limit`, and one of `end`; if `end` is null, at least one
+  // character.
+  absl::Status AddCounted(const CodePointSet& set, const CodePointSet* end,
                           int64_t limit, State from, State to) {
-    constexpr uint8_t kByte = PushdownAutomaton::kCountByte;
+    constexpr uint8_t kCount = PushdownAutomaton::kCountByte;
+    constexpr uint8_t kNoByte = 0xF7;  // neither of texts nor of calls
     ASSIGN_OR_RETURN(const State loop, nfa_.AddState());
-    RETURN_IF_ERROR(nfa_.AddEmpty(from, loop));
-    ASSIGN_OR_RETURN(const State after, sets_.Add(set, loop, &nfa_));
-    RETURN_IF_ERROR(nfa_.AddBytes(after, kByte, kByte, loop));
+    const auto add_character = [&](State before) -> absl::Status {
+      ASSIGN_OR_RETURN(const State after, sets_.Add(set, before, &nfa_));
+      return nfa_.AddBytes(after, kCount, kCount, loop);
+    };
+    RETURN_IF_ERROR(add_character(loop));
     ASSIGN_OR_RETURN(const State before, nfa_.AddState());
     RETURN_IF_ERROR(PushdownAutomaton::AddLimit(limit, loop, before, &nfa_));
-    ASSIGN_OR_RETURN(const State last, sets_.Add(end, before, &nfa_));
-    return nfa_.AddEmpty(last, to);
+    if (end != nullptr) {
+      RETURN_IF_ERROR(nfa_.AddEmpty(from, loop));
+      ASSIGN_OR_RETURN(const State last, sets_.Add(*end, before, &nfa_));
+      return nfa_.AddEmpty(last, to);
+    }
+    RETURN_IF_ERROR(add_character(from));
+    RETURN_IF_ERROR(nfa_.AddEmpty(loop, to));
+    return nfa_.AddBytes(before, kNoByte, kNoByte, to);
   }
 
   // Adds a loop over any text.
@@ -96,12 +114,9 @@ class RegexToNfa {
   absl::StatusOr<State> AddSequence(const RegexNode& node, State from) {
     for (size_t i = 0; i < node.children.size(); ++i) {
       const RegexNode& child = node.children[i];
-      if (repeat_ == nullptr && calls_ != nullptr && calls_->contains(&child)) {
-        ASSIGN_OR_RETURN(from, AddCall(child, from));
-        ++i;  // the call reads the character behind it
-      } else {
-        ASSIGN_OR_RETURN(from, Add(child, from));
-      }
+      ASSIGN_OR_RETURN(from, Add(child, from));
+      const Call* const call = CallOf(child);
+      if (call != nullptr && call->reads_end) ++i;
     }
     return from;
   }
@@ -118,8 +133,11 @@ class RegexToNfa {
   absl::StatusOr<State> AddRepeat(const RegexNode& node, State from) {
     const RegexNode& child = node.children.front();
     if (&node == repeat_) RETURN_IF_ERROR(nfa_.AddEmpty(from, entry_));
-    if (calls_ != nullptr && calls_->contains(&node)) {
+    if (repeat_ != nullptr && calls_->contains(&node)) {
       return AddLoop(child, from);
+    }
+    if (const Call* const call = CallOf(node)) {
+      return AddCall(node, *call, from);
     }
     // An empty child adds no state, so repetitions are counted themselves.
     for (int i = 0; i < node.min_count; ++i) {
@@ -137,13 +155,35 @@ class RegexToNfa {
     return to;
   }
 
-  absl::StatusOr<State> AddCall(const RegexNode& node, State from) {
+  // Returns the call in place of a node, if there is one.
+  const Call* CallOf(const RegexNode& node) const {
+    if (repeat_ != nullptr || calls_ == nullptr) return nullptr;
+    const auto found = calls_->find(&node);
+    return found != calls_->end() ? &found->second : nullptr;
+  }
+
+  // The least number is unrolled.
+  absl::StatusOr<State> AddCall(const RegexNode& node, const Call& call,
+                                State from) {
+    const RegexNode& child = node.children.front();
     for (int i = 0; i < node.min_count; ++i) {
-      ASSIGN_OR_RETURN(from, Add(node.children.front(), from));
+      ASSIGN_OR_RETURN(from, Add(child, from));
     }
     ASSIGN_OR_RETURN(const State to, nfa_.AddState());
-    RETURN_IF_ERROR(PushdownAutomaton::AddCall(calls_->at(&node), num_digits_,
-                                               from, to, &nfa_));
+    if (call.reads_end) {
+      RETURN_IF_ERROR(PushdownAutomaton::AddCall(call.number, num_digits_, from,
+                                                 to, &nfa_));
+      return to;
+    }
+    // After the last character there is no count, so that what may follow does
+    // not depend on it.
+    ASSIGN_OR_RETURN(const State before, nfa_.AddState());
+    RETURN_IF_ERROR(nfa_.AddEmpty(from, before));
+    RETURN_IF_ERROR(PushdownAutomaton::AddCall(call.number, num_digits_, from,
+                                               before, &nfa_));
+    ASSIGN_OR_RETURN(const State last, Add(child, before));
+    RETURN_IF_ERROR(nfa_.AddEmpty(from, to));
+    RETURN_IF_ERROR(nfa_.AddEmpty(last, to));
     return to;
   }
 
@@ -180,26 +220,92 @@ absl::StatusOr<State> AddTree(const RegexNode& tree, RegexMatching matching,
   return adder.AddAnyText(state);
 }
 
+// About as many states as the UTF-8 of a set takes.
+int64_t SizeOf(const CodePointSet& set) {
+  constexpr int64_t kBeyondAscii = 8;
+  const bool is_ascii = set.empty() || set.ranges().back().last < 0x80;
+  return std::ssize(set.ranges()) + (is_ascii ? 0 : kBeyondAscii);
+}
+
+// The times that a repetition's child is copied.
+int64_t NumCopies(const RegexNode& repeat) {
+  return std::max(repeat.max_count, repeat.min_count + 1);
+}
+
+// The repetition that a tree's size is most due to.
+struct LargestRepeat {
+  int64_t size = 0;  // states of a tree, about
+  const RegexNode* node = nullptr;
+};
+
+LargestRepeat FindLargestRepeat(const RegexNode& tree) {
+  if (tree.kind == RegexNode::Kind::kSet) return {SizeOf(tree.set)};
+  LargestRepeat largest;
+  int64_t size = 1;
+  for (const RegexNode& child : tree.children) {
+    const LargestRepeat of_child = FindLargestRepeat(child);
+    size += of_child.size;
+    if (of_child.size > largest.size) largest = of_child;
+  }
+  if (tree.kind == RegexNode::Kind::kRepeat) {
+    constexpr int64_t kMost = int64_t{1} << 40;
+    size = std::min(kMost, size * NumCopies(tree));
+    const bool is_larger =
+        largest.node == nullptr || NumCopies(tree) >= NumCopies(*largest.node);
+    if (tree.at >= 0 && is_larger) largest.node = &tree;
+  }
+  largest.size = size;
+  return largest;
+}
+
+// Adds the repetition to an error about limits.
+absl::Status NameLargest(const absl::Status& error, const RegexNode& tree) {
+  const RegexNode* const node = FindLargestRepeat(tree).node;
+  if (node == nullptr) return error;
+  const std::string most = node->max_count == node->min_count ? ""
+                           : node->max_count == RegexNode::kUnbounded
+                               ? ","
+                               : Concat(",", node->max_count);
+  return InvalidArgument(Message(error), "; its largest repetition is {",
+                         node->min_count, most, "} at byte ", node->at);
+}
+
 absl::StatusOr<ByteAutomaton> CompileTree(const RegexNode& tree,
                                           RegexMatching matching,
                                           CompileBudget* budget) {
-  ByteNfa nfa(budget);
-  ASSIGN_OR_RETURN(const State start, nfa.AddState());
-  ASSIGN_OR_RETURN(const State end,
-                   AddTree(tree, matching, start, &nfa, budget));
-  return std::move(nfa).Build(start, end);
+  const auto compile = [&]() -> absl::StatusOr<ByteAutomaton> {
+    ByteNfa nfa(budget);
+    ASSIGN_OR_RETURN(const State start, nfa.AddState());
+    ASSIGN_OR_RETURN(const State end,
+                     AddTree(tree, matching, start, &nfa, budget));
+    return std::move(nfa).Build(start, end);
+  };
+  absl::StatusOr<ByteAutomaton> automaton = compile();
+  if (automaton.ok() || !budget->is_exceeded()) return automaton;
+  return NameLargest(automaton.status(), tree);
 }
 
 // Compiles a tree with calls of repetitions.
 class RegexWithCalls {
  public:
-  RegexWithCalls(const RegexNode* tree, int max_unrolled, CompileBudget* budget)
-      : tree_(*tree), max_unrolled_(max_unrolled), budget_(*budget) {}
+  // Changes `tree` to an equal one.
+  RegexWithCalls(RegexNode* tree, int max_unrolled, CompileBudget* budget)
+      : tree_(*tree), max_unrolled_(max_unrolled), budget_(*budget) {
+    DropOuterAnchors(tree);
+    SplitEnds(tree);
+  }
 
   // Finds the repetitions that are calls, and returns whether there are any.
   absl::StatusOr<bool> FindCalls() {
     std::vector<Repeat> repeats;
     std::vector<const RegexNode*> queue = {&tree_};
+    const auto add = [&](const RegexNode& node, const RegexNode* next) {
+      if (!IsLong(node)) return;
+      const bool reads_end =
+          next != nullptr && IsEndOf(node.children.front().set, *next);
+      repeats.push_back({&node, reads_end ? &next->set : nullptr});
+    };
+    add(tree_, nullptr);
     for (size_t i = 0; i < queue.size(); ++i) {
       // The bytes of a call come before the text, so its start is not known.
       if (queue[i]->kind == RegexNode::Kind::kAtStart ||
@@ -207,30 +313,33 @@ class RegexWithCalls {
         return false;
       }
       const std::vector<RegexNode>& children = queue[i]->children;
+      const bool is_sequence = queue[i]->kind == RegexNode::Kind::kSequence;
       for (size_t j = 0; j < children.size(); ++j) {
         queue.push_back(&children[j]);
-        const bool is_counted =
-            queue[i]->kind == RegexNode::Kind::kSequence &&
-            j + 1 < children.size() && IsLong(children[j]) &&
-            IsEndOf(children[j].children.front().set, children[j + 1]);
-        if (is_counted) repeats.push_back({&children[j], &children[j + 1].set});
+        const bool has_next = is_sequence && j + 1 < children.size();
+        add(children[j], has_next ? &children[j + 1] : nullptr);
       }
     }
     if (std::ssize(repeats) > PushdownAutomaton::kMaxLimits) return false;
-    for (const Repeat& repeat : repeats) calls_.emplace(repeat.node, 0);
+    for (const Repeat& repeat : repeats) {
+      calls_.emplace(repeat.node, RegexToNfa::Call{});
+    }
     for (const Repeat& repeat : repeats) {
       ASSIGN_OR_RETURN(const bool has_one, HasOneCount(*repeat.node));
       if (has_one) repeats_.push_back(repeat);
     }
     calls_.clear();
     for (const Repeat& repeat : repeats_) {
-      calls_.emplace(repeat.node, 1 + std::ssize(calls_));
+      calls_.emplace(repeat.node,
+                     RegexToNfa::Call{1 + std::ssize(calls_),
+                                      /*reads_end=*/repeat.end != nullptr});
     }
     return !calls_.empty();
   }
 
+  // Returns nullopt if a text might have too many ways to be read.
   // REQUIRES: FindCalls() returned true.
-  absl::StatusOr<PushdownAutomaton> Compile() {
+  absl::StatusOr<std::optional<PushdownAutomaton>> Compile() {
     const int num_digits =
         PushdownAutomaton::NumDigitsOf(std::ssize(calls_) + 1);
     ByteNfa nfa(&budget_);
@@ -249,28 +358,91 @@ class RegexWithCalls {
     RETURN_IF_ERROR(nfa.AddEmpty(after, end));
     std::vector<PushdownAutomaton::Counts> limits;
     for (const auto& [node, end_set] : repeats_) {
-      // The least number is unrolled.
-      const PushdownAutomaton::Counts counts = {.most = node->max_count -
-                                                        node->min_count};
+      // The least number is unrolled, and so is the last one without an end.
+      const PushdownAutomaton::Counts counts = {
+          .most =
+              node->max_count - node->min_count - (end_set == nullptr ? 1 : 0)};
       const auto limit = std::ranges::find(limits, counts) - limits.begin();
       if (limit == std::ssize(limits)) limits.push_back(counts);
-      ASSIGN_OR_RETURN(const State first, add_call(calls_.at(node)));
-      RETURN_IF_ERROR(adder.AddCounted(node->children.front().set, *end_set,
+      ASSIGN_OR_RETURN(const State first, add_call(calls_.at(node).number));
+      RETURN_IF_ERROR(adder.AddCounted(node->children.front().set, end_set,
                                        limit, first, end));
     }
     ASSIGN_OR_RETURN(const ByteAutomaton calls,
                      std::move(nfa).Build(start, end));
-    return PushdownAutomaton::Make(calls, num_digits,
-                                   PushdownAutomaton::kMaxDepth, &budget_,
-                                   std::move(limits));
+    ASSIGN_OR_RETURN(
+        PushdownAutomaton automaton,
+        PushdownAutomaton::Make(calls, num_digits, PushdownAutomaton::kMaxDepth,
+                                &budget_, std::move(limits)));
+    if (!HasFewWays(automaton)) return std::nullopt;
+    return automaton;
   }
 
  private:
-  // A repetition, and the characters behind it.
+  // A repetition, and the characters behind it if they tell its end.
   struct Repeat {
     const RegexNode* node;
     const CodePointSet* end;
   };
+
+  // Removes anchors at the ends of a pattern that whole texts match, where they
+  // always hold.
+  static void DropOuterAnchors(RegexNode* tree) {
+    if (tree->kind != RegexNode::Kind::kSequence) return;
+    std::vector<RegexNode>& children = tree->children;
+    while (!children.empty() &&
+           children.front().kind == RegexNode::Kind::kAtStart) {
+      children.erase(children.begin());
+    }
+    while (!children.empty() &&
+           children.back().kind == RegexNode::Kind::kAtEnd) {
+      children.pop_back();
+    }
+  }
+
+  // Makes   a{0,99};+   the sequence   a{0,99};;*   whose next node tells where
+  // the repetition ends.
+  void SplitEnds(RegexNode* node) const {
+    std::vector<RegexNode> children;
+    for (RegexNode& child : node->children) {
+      SplitEnds(&child);
+      const bool is_split =
+          node->kind == RegexNode::Kind::kSequence && !children.empty() &&
+          IsLong(children.back()) && child.kind == RegexNode::Kind::kRepeat &&
+          child.min_count > 0 &&
+          child.children.front().kind == RegexNode::Kind::kSet;
+      if (is_split) {
+        children.push_back(child.children.front());
+        --child.min_count;
+        if (child.max_count != RegexNode::kUnbounded) --child.max_count;
+      }
+      children.push_back(std::move(child));
+    }
+    node->children = std::move(children);
+  }
+
+  // A way to read a text is in a state and a call. Calls are not within one
+  // another, and each is at one count. The ways are at ends of characters, or
+  // all of them within one.
+  bool HasFewWays(const PushdownAutomaton& automaton) const {
+    const bool has_one = std::ranges::all_of(
+        repeats_, [](const Repeat& repeat) { return repeat.end != nullptr; });
+    if (has_one) return true;
+    int64_t num_boundaries = 0;
+    for (int32_t s = 0; s < automaton.num_states(); ++s) {
+      bool is_boundary = automaton.ends(s);
+      for (int byte = 0; byte < 256; ++byte) {
+        const bool is_inside = byte >= 0x80 && byte < 0xC0;
+        is_boundary |= !is_inside &&
+                       automaton.NextByClass(
+                           s, automaton.ClassOf(static_cast<uint8_t>(byte))) !=
+                           PushdownAutomaton::kNone;
+      }
+      num_boundaries += is_boundary ? 1 : 0;
+    }
+    return num_boundaries * std::ssize(calls_) <=
+           PushdownConfigurations::kMaxWays;
+  }
 
   bool IsLong(const RegexNode& node) const {
     return node.kind == RegexNode::Kind::kRepeat &&
@@ -332,18 +504,31 @@ class RegexWithCalls {
   RegexToNfa::Calls calls_;  // numbers of repeats_
 };
 
-// Removes anchors at the ends of a pattern that whole texts match, where they
-// always hold.
-void DropOuterAnchors(RegexNode* tree) {
-  if (tree->kind != RegexNode::Kind::kSequence) return;
-  std::vector<RegexNode>& children = tree->children;
-  while (!children.empty() &&
-         children.front().kind == RegexNode::Kind::kAtStart) {
-    children.erase(children.begin());
+// Characters of repetitions that a counter would save, as many times as they
+// are copied; those of a large class count more.
+int64_t NumUnrolled(const RegexNode& tree) {
+  constexpr int64_t kMost = int64_t{1} << 40;
+  constexpr int64_t kSizeOfAny = 14;
+  if (tree.kind == RegexNode::Kind::kSet) return 0;
+  int64_t count = 0;
+  for (const RegexNode& child : tree.children) count += NumUnrolled(child);
+  if (tree.kind != RegexNode::Kind::kRepeat) return count;
+  const RegexNode& child = tree.children.front();
+  if (child.kind == RegexNode::Kind::kSet &&
+      tree.max_count != RegexNode::kUnbounded) {
+    return int64_t{tree.max_count - tree.min_count} *
+           std::max<int64_t>(1, SizeOf(child.set) / kSizeOfAny);
   }
-  while (!children.empty() && children.back().kind == RegexNode::Kind::kAtEnd) {
-    children.pop_back();
-  }
+  return std::min(kMost, count * NumCopies(tree));
+}
+
+// Returns nullopt if no repetition can be counted.
+absl::StatusOr<std::optional<PushdownAutomaton>> CompileCounted(
+    RegexNode tree, int max_unrolled, CompileBudget* budget) {
+  RegexWithCalls with_calls(&tree, max_unrolled, budget);
+  ASSIGN_OR_RETURN(const bool has_calls, with_calls.FindCalls());
+  if (!has_calls) return std::nullopt;
+  return with_calls.Compile();
 }
 
 }  // namespace
@@ -365,28 +550,38 @@ absl::StatusOr<ByteAutomaton> CompileRegex(std::string_view pattern,
 absl::StatusOr<GrammarLanguage> CompileRegexWithCalls(
     std::string_view pattern, int max_unrolled, const CompileLimits& limits) {
   CompileBudget budget(limits);
-  ASSIGN_OR_RETURN(RegexNode tree, ParseRegex(pattern, &budget));
-  DropOuterAnchors(&tree);
-  RegexWithCalls with_calls(&tree, max_unrolled, &budget);
-  ASSIGN_OR_RETURN(const bool has_calls, with_calls.FindCalls());
-  if (has_calls) return with_calls.Compile();
+  ASSIGN_OR_RETURN(const RegexNode tree, ParseRegex(pattern, &budget));
+  ASSIGN_OR_RETURN(std::optional<PushdownAutomaton> counted,
+                   CompileCounted(tree, max_unrolled, &budget));
+  if (counted.has_value()) return *std::move(counted);
   return CompileTree(tree, RegexMatching::kWhole, &budget);
 }
 
 absl::StatusOr<GrammarLanguage> CompileRegexLanguage(
     std::string_view pattern, const CompileLimits& limits) {
   constexpr int kFewUnrolled = 16;
+  constexpr int64_t kFewCopies = 1024;
   CompileBudget budget(limits);
-  ASSIGN_OR_RETURN(RegexNode tree, ParseRegex(pattern, &budget));
+  ASSIGN_OR_RETURN(const RegexNode tree, ParseRegex(pattern, &budget));
+  if (NumUnrolled(tree) > kFewCopies) {
+    CompileBudget few = budget;
+    few.Restrict(limits.max_steps / 8);
+    absl::StatusOr<std::optional<PushdownAutomaton>> counted =
+        CompileCounted(tree, kFewUnrolled, &few);
+    if (!counted.ok() && !few.is_exceeded()) return counted.status();
+    if (counted.ok() && counted->has_value() &&
+        PushdownArrays::Make(**counted, (*counted)->bytes()) != nullptr) {
+      return **std::move(counted);
+    }
+  }
   absl::StatusOr<ByteAutomaton> copied =
       CompileTree(tree, RegexMatching::kWhole, &budget);
   if (copied.ok() || !budget.is_exceeded()) return copied;
   budget.Renew(limits.max_steps);
-  DropOuterAnchors(&tree);
-  RegexWithCalls with_calls(&tree, kFewUnrolled, &budget);
-  const absl::StatusOr<bool> has_calls = with_calls.FindCalls();
-  if (!has_calls.ok() || !*has_calls) return copied;
-  return with_calls.Compile();
+  absl::StatusOr<std::optional<PushdownAutomaton>> counted =
+      CompileCounted(tree, kFewUnrolled, &budget);
+  if (!counted.ok() || !counted->has_value()) return copied.status();
+  return **std::move(counted);
 }
 
 }  // namespace espalier

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <utility>
@@ -122,7 +123,19 @@ class Parser {
     while (Take("|")) {
       ASSIGN_OR_RETURN(choice.children.emplace_back(), ParseSequence(depth));
     }
-    return choice;
+    return AsOneSet(std::move(choice));
+  }
+
+  absl::StatusOr<RegexNode> AsOneSet(RegexNode choice) {
+    std::vector<CodePointSet::Range> ranges;
+    for (const RegexNode& child : choice.children) {
+      if (child.kind != Kind::kSet) return choice;
+      RETURN_IF_ERROR(
+          budget_.Take(kStepsOfRange * std::ssize(child.set.ranges())));
+      ranges.insert(ranges.end(), child.set.ranges().begin(),
+                    child.set.ranges().end());
+    }
+    return NodeOf(CodePointSet::Of(std::move(ranges)));
   }
 
   absl::StatusOr<RegexNode> ParseSequence(int depth) {
@@ -130,8 +143,14 @@ class Parser {
     while (!AtEnd() && !Looks("|") && !Looks(")")) {
       const size_t begin = at_;
       ASSIGN_OR_RETURN(RegexNode atom, ParseAtom(depth));
-      ASSIGN_OR_RETURN(sequence.children.emplace_back(),
-                       ParseRepeats(std::move(atom), begin));
+      ASSIGN_OR_RETURN(RegexNode child, ParseRepeats(std::move(atom), begin));
+      if (child.kind == Kind::kSequence) {
+        RETURN_IF_ERROR(budget_.Take(std::ssize(child.children)));
+        std::ranges::move(child.children,
+                          std::back_inserter(sequence.children));
+      } else {
+        sequence.children.push_back(std::move(child));
+      }
     }
     if (sequence.children.size() != 1) return sequence;
     RegexNode only = std::move(sequence.children.front());
@@ -170,6 +189,7 @@ class Parser {
       return Error(begin, "counts must ascend, got ",
                    ShownInQuotes(pattern_.substr(begin, at + 1 - begin)));
     }
+    repeat->at = static_cast<int>(begin);
     repeat->min_count = static_cast<int>(*min);
     repeat->max_count = max ? static_cast<int>(*max) : RegexNode::kUnbounded;
     at_ = at + 1;

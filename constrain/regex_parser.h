@@ -33,9 +33,12 @@ struct RegexNode {
   std::vector<RegexNode> children = {};
   int min_count = 0;
   int max_count = kUnbounded;
+  int at = -1;  // byte of its "{" in the pattern, if it has one
 };
 
-// Parses `pattern`. Takes steps of `budget` for the ranges of its classes.
+// Parses `pattern`. A group without a repetition is a part of the sequence that
+// it is in, and a choice of characters and classes is a class. Takes steps of
+// `budget` for the ranges of classes.
 // Errors: kInvalidArgument naming the construct and its byte in the pattern, or
 // if the budget is spent.
 absl::StatusOr<RegexNode> ParseRegex(std::string_view pattern,

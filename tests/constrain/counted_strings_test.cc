@@ -15,6 +15,7 @@
 #include "base/json.h"
 #include "base/status.h"
 #include "constrain/json_schema.h"
+#include "constrain/pushdown_arrays.h"
 #include "constrain/pushdown_configurations.h"
 #include "constrain/pushdown_constraint.h"
 #include "constrain/regex_language.h"
@@ -31,6 +32,7 @@ namespace {
 using ::espalier::testing::Cases;
 using ::espalier::testing::RandomSchema;
 using ::espalier::testing::StatusIs;
+using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 using State = Constraint::State;
@@ -332,23 +334,50 @@ void ExpectSameRegex(const std::string& pattern, bool is_counted) {
 }
 
 TEST(CountedStringsTest, RepetitionsHaveTheTokensOfUnrolledOnes) {
+  for (const char* const pattern : {"a{0,5};",
+                                    "a{1,9}b",
+                                    "[ab]{3,7}\n",
+                                    R"([a-zé€😀]{1,6}")",
+                                    ".{0,4}\n",
+                                    R"([ab]{0,6}[0-9]b")",
+                                    R"("[^"]{0,7}")",
+                                    "a{0,3}nb{0,4}a",
+                                    R"((?:a{0,5}"|b{2,8}n)*)",
+                                    "(?:[ab]{1,4},){3}",
+                                    R"((?:a{1,3}|bb|)[0-9]{2,5}n)",
+                                    R"(null|a{2,6}|\{[ab]{0,5}\})",
+                                    R"((?:\[a{0,4}\]){0,5})",
+                                    "(?:aa|b)[ab]{0,4}\"|é{2,5}a",
+                                    "^a{0,5};",
+                                    "a{0,5};$",
+                                    R"(^"[ab]{0,7}"$)",
+                                    R"(\Aa{1,4};\z)",
+                                    "(?:xa{0,5});",
+                                    "(?:^a{0,5};$)",
+                                    "a{0,5}(?:;|b)",
+                                    "a{0,5};+",
+                                    "[ab]{0,5}n{1,4};{2,5}",
+                                    "(?:a{0,4}(?:(;)))*"}) {
+    ExpectSameRegex(pattern, /*is_counted=*/true);
+  }
+}
+
+// They end the text, or a byte does not tell their end.
+TEST(CountedStringsTest, RepetitionsWithoutAnEndHaveTheirTokens) {
   for (const char* const pattern :
-       {"a{0,5};", "a{1,9}b", "[ab]{3,7}\n", R"([a-zé€😀]{1,6}")", ".{0,4}\n",
-        R"([ab]{0,6}[0-9]b")", R"("[^"]{0,7}")", "a{0,3}nb{0,4}a",
-        R"((?:a{0,5}"|b{2,8}n)*)", "(?:[ab]{1,4},){3}",
-        R"((?:a{1,3}|bb|)[0-9]{2,5}n)", R"(null|a{2,6}|\{[ab]{0,5}\})",
-        R"((?:\[a{0,4}\]){0,5})", "(?:aa|b)[ab]{0,4}\"|é{2,5}a", "^a{0,5};",
-        "a{0,5};$", R"(^"[ab]{0,7}"$)", R"(\Aa{1,4};\z)"}) {
+       {"a{0,5}", "[ab]{3,7}", "a{0,5}b?", "[ab]{0,5}b", "[é]{0,5}ü",
+        "[a-zé€😀]{1,6}[ab]?", "a{0,3}b{0,4}a{2,5}n", "[ab]{0,6}abb",
+        "a|[ab]{2,5}(?:ba|é)?", "(?:a{0,4})?b?", "(?:a{0,4},|b)?",
+        "x(?:[ab]{0,6}|é)(?:b|ab)", "[ab]{0,4}(?:;a{0,4})?", ".{1,4}"}) {
     ExpectSameRegex(pattern, /*is_counted=*/true);
   }
 }
 
 TEST(CountedStringsTest, OtherRepetitionsAreUnrolled) {
-  // They end the text, may have two counts, or a byte does not tell their end.
+  // They may have two counts, or few.
   for (const char* const pattern :
-       {"a{0,5}", "a{0,5}b?", "a*a{1,5}b", "(?:a{1,3}b?)*", "[ab]*b{2,9};",
-        "(?:a|ab)[bc]{1,4};", "(?:ab){1,5};", "a{3};", "a{4,};", "a{1,2};",
-        "[ab]{0,5}b", "[é]{0,5}ü", "a{0,3}b{0,4}a{2,5}n"}) {
+       {"a*a{1,5}b", "(?:a{1,3}b?)*", "[ab]*b{2,9};", "(?:a|ab)[bc]{1,4};",
+        "(?:ab){1,5};", "a{3};", "a{4,};", "a{1,2};"}) {
     ExpectSameRegex(pattern, /*is_counted=*/false);
   }
   // They have anchors.
@@ -373,14 +402,64 @@ TEST(CountedStringsTest, PatternsWithoutATextAreRefused) {
             CompileRegex("[^\\s\\S]").status());
 }
 
-// A pattern that copies can have keeps them: it is one automaton then.
-TEST(CountedStringsTest, CountersAreForPatternsThatExceedTheLimits) {
+// A byte tells the end of their repetitions, so that a device has their masks.
+TEST(CountedStringsTest, CountersComeBeforeManyCopies) {
   for (const char* const pattern :
-       {"(?:ab){0,40000}x[a-z]{0,1100};", R"("[^"]{0,20000}")"}) {
+       {R"("[^"]{0,1100}")", R"("[^"]{0,10000}")", "(?:x[a-z]{0,1000000});",
+        "[a-z]{0,2000}(?:;|,)x?", "\\p{L}{1,200};", "^(?:\\d{0,90};){20}$",
+        "(?:ab){0,9}x[a-z]{0,1100};", "[ab]{0,2000}[0-9]{1,2000};+"}) {
+    ASSERT_OK_AND_ASSIGN(const GrammarLanguage language,
+                         CompileRegexLanguage(pattern));
+    const auto* const counted = std::get_if<PushdownAutomaton>(&language);
+    ASSERT_NE(counted, nullptr) << pattern;
+    EXPECT_LT(counted->num_states(), 700) << pattern;
+    EXPECT_NE(PushdownArrays::Make(*counted, counted->bytes()), nullptr);
+  }
+}
+
+// With a counter, these would be read in two ways at once.
+TEST(CountedStringsTest, CopiesComeBeforeCountersWithSeveralWays) {
+  for (const char* const pattern :
+       {"[a-z]{0,1000};", "[a-z]{0,2000}", "[a-z]{0,2000}[aé]",
+        "[a-z]{0,2000};|aaa[0-9]", "(?:ab){0,40000}x[a-z]{0,1100}"}) {
     ASSERT_OK_AND_ASSIGN(const GrammarLanguage language,
                          CompileRegexLanguage(pattern));
     EXPECT_TRUE(std::holds_alternative<ByteAutomaton>(language)) << pattern;
   }
+  for (const char* const pattern :
+       {".{0,1000000}", "[0-9]?[a-z]{0,1000000}(?:[aé]|y+)",
+        "[a-z]{0,1000000};|aaa[0-9]"}) {
+    ASSERT_OK_AND_ASSIGN(const GrammarLanguage language,
+                         CompileRegexLanguage(pattern));
+    const auto* const counted = std::get_if<PushdownAutomaton>(&language);
+    ASSERT_NE(counted, nullptr) << pattern;
+    EXPECT_LT(counted->num_states(), 40) << pattern;
+  }
+  // It would have more ways than the limit.
+  EXPECT_THAT(CompileRegexLanguage(".{0,1000000}[a-z]{0,300}"),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("its largest repetition is {0,1000000} at "
+                                 "byte 1")));
+}
+
+// A count ends where no more characters may follow.
+TEST(CountedStringsTest, ALongRepetitionAtTheEndIsExact) {
+  ASSERT_OK_AND_ASSIGN(GrammarLanguage language,
+                       CompileRegexLanguage("x[aé]{1,300000}"));
+  ASSERT_OK_AND_ASSIGN(
+      const auto counted,
+      CountedTexts(std::get<PushdownAutomaton>(std::move(language))));
+  State state = AfterBytes(*counted, counted->start(), "x");
+  EXPECT_EQ(counted->Advance(state, 0), Constraint::kNone);
+  EXPECT_EQ(counted->MinRoom(true), 2);
+  state = AfterBytes(*counted, state, Copies("é", 299'999));
+  ASSERT_NE(state, Constraint::kNone);
+  EXPECT_NE(counted->Advance(state, 0), Constraint::kNone);
+  EXPECT_FALSE(counted->ends(state, 1));
+  state = AfterBytes(*counted, state, "é");
+  ASSERT_NE(state, Constraint::kNone);
+  EXPECT_TRUE(counted->ends(state, kMuchRoom));
+  EXPECT_TRUE(counted->accepts(state, kMuchRoom));
 }
 
 TEST(CountedStringsTest, RandomPatternsHaveTheirTexts) {
@@ -394,7 +473,8 @@ TEST(CountedStringsTest, RandomPatternsHaveTheirTexts) {
         Concat(kAnchors[i < num_patterns ? 0 : random() % 6],
                testing::RandomPattern(3, random),
                kAnchors[i < num_patterns ? 0 : random() % 6], "[ab]{", i % 3,
-               ",", i % 3 + 2 + i % 2, "}c", testing::RandomPattern(4, random));
+               ",", i % 3 + 2 + i % 2, i % 2 == 0 ? "}c" : "}",
+               testing::RandomPattern(4, random));
     SCOPED_TRACE(pattern);
     const absl::StatusOr<ByteAutomaton> unrolled = CompileRegex(pattern);
     const absl::StatusOr<GrammarLanguage> language =
@@ -450,7 +530,8 @@ TEST(CountedStringsTest, ShortRepetitionsAreCountedWhereCopiesAreTooMany) {
   EXPECT_LT(std::get<PushdownAutomaton>(language).num_states(), 20);
   EXPECT_THAT(CompileRegexLanguage("(?:ab){1,900}", limits),
               StatusIs(absl::StatusCode::kInvalidArgument,
-                       "it needs more than 1000 states, the limit"));
+                       "it needs more than 1000 states, the limit; its "
+                       "largest repetition is {1,900} at byte 6"));
 }
 
 TEST(CountedStringsTest, CountsFarFromTheLimitHaveOneList) {

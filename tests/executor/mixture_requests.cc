@@ -252,6 +252,12 @@ void Maker::AddLanguage(GenerationParams* params) {
                           "root \")\""})};
     return;
   }
+  if (OneIn(4)) {  // counted; the last is read in two ways
+    params->constraint = {
+        .regex = OneOf({R"("[^"]{0,5000}")", "(?:\\p{L}{1,200}[ .]){1,9}",
+                        "[a-z]{0,1200}(?:[.?!]+ ?)", ".{0,1000000}"})};
+    return;
+  }
   params->constraint = {.regex = OneOf({"[a-z ]+[.?!]", "([A-Z][a-z]* ?)+",
                                         ".{1,12}", "[0-9a-f]*", "[^aeiou]+",
                                         "(le chat|la souris)( dort)*"})};

@@ -30,12 +30,17 @@ PushdownConstraint::Make(std::shared_ptr<const PushdownAutomaton> automaton,
   std::shared_ptr<PushdownConstraint> constraint(
       new PushdownConstraint(std::move(automaton), std::move(costs),
                              std::move(vocabulary), std::move(options)));
-  const absl::Status too_ambiguous =
-      TooAmbiguous(absl::StatusCode::kInvalidArgument, constraint->options_);
-  if (!constraint->configurations_.has_start()) return too_ambiguous;
+  const auto too_ambiguous = [&](Excess excess) {
+    return TooAmbiguous(absl::StatusCode::kInvalidArgument, excess,
+                        constraint->options_);
+  };
+  if (!constraint->configurations_.has_start()) {
+    return too_ambiguous(Excess::kWays);
+  }
   constraint->CountFromOpening();
   const State start = constraint->start();
-  if (constraint->EntryOf(start).list == nullptr) return too_ambiguous;
+  const Entry& first = constraint->EntryOf(start);
+  if (first.list == nullptr) return too_ambiguous(first.excess);
   if (constraint->MinMore(start) == kNever) {
     if (!constraint->AcceptsText(start)) {
       // States that tokens can complete may seem to be others.
@@ -57,14 +62,32 @@ PushdownConstraint::Make(std::shared_ptr<const PushdownAutomaton> automaton,
 }
 
 absl::Status PushdownConstraint::TooAmbiguous(absl::StatusCode code,
+                                              Excess excess,
                                               const Options& options) {
-  return MakeFieldError(
-      code, FieldName{options.name},
-      " must not be so ambiguous: a text may be read in more than ",
-      Configurations::kMaxWays,
-      " ways at once, those within the next token in more than ",
-      kMaxWaysOfList, ", or these take more than ", kMaxStepsOfList,
-      " steps or ", MemorySize{options.max_list_bytes});
+  const auto make = [&](const auto&... what) {
+    return MakeFieldError(
+        code, FieldName{options.name}, " must not be so ambiguous: ", what...,
+        "; write once what alternatives have in common at their beginnings, "
+        "and let no part be read as one of several repetitions");
+  };
+  constexpr std::string_view kTexts = "the texts within the next token ";
+  switch (excess) {
+    case Excess::kNone:
+    case Excess::kWays:
+      return make(
+          "a text may be read in more than ", Configurations::kMaxWays,
+          " ways at once, or following these by a byte takes more than ",
+          Configurations::kMaxSteps, " steps");
+    case Excess::kWaysOfList:
+      return make(kTexts, "may be read in more than ", kMaxWaysOfList, " ways");
+    case Excess::kSteps:
+      return make("following ", kTexts, "takes more than ", kMaxStepsOfList,
+                  " steps");
+    case Excess::kBytes:
+      return make("following ", kTexts, "takes more than ",
+                  MemorySize{options.max_list_bytes});
+  }
+  return Internal("unknown excess");
 }
 
 PushdownConstraint::PushdownConstraint(
@@ -73,9 +96,12 @@ PushdownConstraint::PushdownConstraint(
     : vocabulary_(std::move(vocabulary)),
       options_(std::move(options)),
       configurations_(std::move(automaton), std::move(costs),
-                      vocabulary_->suffixes.max_depth()),
-      too_ambiguous_(MarkPermanent(
-          TooAmbiguous(absl::StatusCode::kResourceExhausted, options_))) {
+                      vocabulary_->suffixes.max_depth()) {
+  for (int i = 0; i < kNumExcesses; ++i) {
+    too_ambiguous_[i] =
+        MarkPermanent(TooAmbiguous(absl::StatusCode::kResourceExhausted,
+                                   static_cast<Excess>(i), options_));
+  }
   for (TokenId token = 0; token < vocabulary_->inside.vocab_size(); ++token) {
     if (IsDroppedSpace(token)) dropped_spaces_.push_back(token);
   }
@@ -104,17 +130,20 @@ PushdownConstraint::Walk PushdownConstraint::ForEachNext(
   int64_t num_ways = 0;
   int64_t num_steps = 0;
   int64_t num_bytes = 0;
-  const auto is_too_much = [&] {
-    return num_ways > kMaxWaysOfList || num_steps > kMaxStepsOfList ||
-           num_bytes > options_.max_list_bytes;
+  const auto excess = [&] {
+    if (num_ways > kMaxWaysOfList) return Excess::kWaysOfList;
+    if (num_steps > kMaxStepsOfList) return Excess::kSteps;
+    return num_bytes > options_.max_list_bytes ? Excess::kBytes : Excess::kNone;
   };
   TrieAt(state).ForEachLegalBy(
       [&](Configurations::State from, uint8_t byte) {
-        if (limits.is_bounded && is_too_much()) walk.is_known = false;
+        if (limits.is_bounded && walk.excess == Excess::kNone) {
+          walk.excess = excess();
+        }
         if (++walk.effort + num_steps > limits.max_effort) {
           walk.is_complete = false;
         }
-        if (!walk.is_known || !walk.is_complete) {
+        if (walk.excess != Excess::kNone || !walk.is_complete) {
           return Configurations::kTooMany;
         }
         const Configurations::State next = configurations_.Next(from, byte);
@@ -127,7 +156,7 @@ PushdownConstraint::Walk PushdownConstraint::ForEachNext(
           }
         }
         if (next < 0) {
-          if (next == Configurations::kTooMany) walk.is_known = false;
+          if (next == Configurations::kTooMany) walk.excess = Excess::kWays;
           return next;
         }
         if (next >= std::ssize(is_met)) is_met.resize(next + next / 2 + 64);
@@ -195,7 +224,9 @@ Constraint::Legal PushdownConstraint::LegalTokens(State state,
   const State listed = ListedState(state);
   room = RoomOf(listed, state, room);
   const Entry& entry = EntryOf(listed);
-  if (entry.list == nullptr) return {.error = &too_ambiguous_};
+  if (entry.list == nullptr) {
+    return {.error = &too_ambiguous_[static_cast<size_t>(entry.excess)]};
+  }
   const TokenList* list = entry.list;
   if (IsNear(entry, room)) list = NearList(listed, entry, room);
   return {.tokens = list->tokens,
@@ -350,8 +381,10 @@ const PushdownConstraint::Entry* PushdownConstraint::EntryWithin(
   const std::lock_guard lock(mutex_);
   Entry entry = {.needs = std::move(made.needs),
                  .states = std::move(made.states),
-                 .effort = made.walk.effort};
-  if (made.walk.is_known) entry.list = Keep(std::move(made.list));
+                 .effort = made.walk.effort,
+                 .excess = made.walk.excess};
+  if (made.walk.excess == Excess::kNone)
+    entry.list = Keep(std::move(made.list));
   const auto [it, is_new] = entries_.try_emplace(state, std::move(entry));
   if (is_new) {
     num_list_bytes_ += static_cast<int64_t>(

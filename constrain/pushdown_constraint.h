@@ -12,6 +12,7 @@
 // Thread safety: any thread may read.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -127,9 +128,12 @@ class PushdownConstraint final : public LanguageConstraint,
     std::vector<TokenId> tokens;
     int num_last = 0;
   };
+  // Why a language is too ambiguous for the tokens of a state to be found.
+  enum class Excess : uint8_t { kNone, kWays, kWaysOfList, kSteps, kBytes };
+  static constexpr int kNumExcesses = 5;
   // A walk along the tokens that may follow a state.
   struct Walk {
-    bool is_known = true;     // false: the language is too ambiguous
+    Excess excess = Excess::kNone;
     bool is_complete = true;  // false: it took more than max_effort
     int64_t effort = 0;       // bytes read, and steps of transitions
   };
@@ -151,6 +155,7 @@ class PushdownConstraint final : public LanguageConstraint,
     std::vector<int32_t> needs;
     std::vector<State> states;
     int64_t effort = 0;
+    Excess excess = Excess::kNone;
   };
 
   PushdownConstraint(std::shared_ptr<const PushdownAutomaton> automaton,
@@ -192,7 +197,7 @@ class PushdownConstraint final : public LanguageConstraint,
   template <typename Visit, typename Meet>
   Walk ForEachNext(State state, const WalkLimits& limits, const Visit& visit,
                    const Meet& meet) const;
-  static absl::Status TooAmbiguous(absl::StatusCode code,
+  static absl::Status TooAmbiguous(absl::StatusCode code, Excess excess,
                                    const Options& options);
   void CountFromOpening();
   int64_t CountLastTokens() const;
@@ -235,7 +240,7 @@ class PushdownConstraint final : public LanguageConstraint,
   int32_t more_of_opening_ = kNever;
   int32_t more_after_space_ = kNever;
   int64_t max_last_ = 0;
-  const absl::Status too_ambiguous_;
+  std::array<absl::Status, kNumExcesses> too_ambiguous_;  // constant
   mutable std::once_flag arrays_once_;
   mutable std::unique_ptr<const PushdownArrays> arrays_;  // or null
   mutable std::atomic<int64_t> num_array_bytes_ = 0;

@@ -15,7 +15,6 @@
 #include <string_view>
 #include <vector>
 
-#include "base/file.h"
 #include "base/json.h"
 #include "base/status.h"
 #include "examples/cli/commands/batch_command.h"
@@ -27,6 +26,7 @@
 #include "examples/cli/commands/tokenize_command.h"
 #include "examples/cli/commands/trace_command.h"
 #include "examples/cli/commands/transcribe_options.h"
+#include "examples/cli/input/language_text.h"
 #include "examples/cli/options/common_options.h"
 #include "examples/cli/options/options.h"
 #include "examples/cli/options/usage_error.h"
@@ -98,14 +98,12 @@ void AddParamOption(CLI::App* command, const ParamField& field,
   option->group(std::string(field.group));
 }
 
-// Longer schemas are not read.
-constexpr size_t kMaxSchemaBytes = 16 << 20;
-
-// Returns the constraint of the schema in a file, as JSON.
-// Throws CLI::ValidationError if the file is no schema.
-std::string SchemaConstraint(const std::string& option, const std::string& path,
+// Returns the constraint of a schema, or of the one in a file, as JSON.
+// Throws CLI::ValidationError if it is none.
+std::string SchemaConstraint(const std::string& option,
+                             const std::string& schema_or_file,
                              bool has_spaces) {
-  absl::StatusOr<std::string> schema = ReadFile(path, kMaxSchemaBytes);
+  absl::StatusOr<std::string> schema = ReadSchema(schema_or_file);
   absl::Status status = schema.status();
   if (schema.ok() && schema->starts_with("\xEF\xBB\xBF")) {
     schema->erase(0, 3);  // a byte order mark
@@ -120,22 +118,25 @@ std::string SchemaConstraint(const std::string& option, const std::string& path,
   }
   if (!status.ok()) {
     const std::string message = Message(status);
+    const bool names_file = schema.ok() && !IsSchemaText(schema_or_file);
     throw CLI::ValidationError(
-        option, schema.ok() ? Concat(path, ": ", message) : message);
+        option, names_file ? Concat(schema_or_file, ": ", message) : message);
   }
   return Concat(R"({"json_schema": )", *schema,
                 has_spaces ? "}" : R"(, "whitespace": "none"})");
 }
 
-// Returns the constraint of the grammar in a file, as JSON.
+// Returns the constraint of a grammar, or of the one in a file, as JSON.
 // Throws CLI::ValidationError if the file cannot be read.
 std::string GrammarConstraint(const std::string& option,
-                              const std::string& path) {
-  absl::StatusOr<std::string> grammar = ReadFile(path, kMaxSchemaBytes);
+                              const std::string& grammar_or_file) {
+  absl::StatusOr<std::string> grammar = ReadGrammar(grammar_or_file);
   absl::Status status = grammar.status();
   if (status.ok()) {
     status = CheckUtf8(*grammar);
-    if (!status.ok()) status = Annotate(status, path);
+    if (!status.ok() && !IsGrammarText(grammar_or_file)) {
+      status = Annotate(status, grammar_or_file);
+    }
   }
   if (!status.ok()) throw CLI::ValidationError(option, Message(status));
   return WriteJson(json::object{{"grammar", *grammar}});
@@ -194,7 +195,7 @@ void AddConstraintOptions(CLI::App* command, const ParamField& field,
   const CLI::Option* const schema =
       add("--json-schema", "FILE",
           "the text of the output is JSON of a value that satisfies this "
-          "schema",
+          "schema, a file or JSON that begins with {",
           [command](const CLI::results_t& values) {
             return SchemaConstraint("--json-schema",
                                     OnlyOf("--json-schema", values),
@@ -209,7 +210,8 @@ void AddConstraintOptions(CLI::App* command, const ParamField& field,
       ->multi_option_policy(CLI::MultiOptionPolicy::Throw)
       ->group(std::string(field.group));
   add("--grammar", "FILE",
-      "the text of the output is one of this grammar, in GBNF as of llama.cpp",
+      "the text of the output is one of this grammar, in GBNF as of llama.cpp: "
+      "a file, or a text with ::=",
       [](const CLI::results_t& values) {
         return GrammarConstraint("--grammar", OnlyOf("--grammar", values));
       });
@@ -435,12 +437,15 @@ void AddConstrainCommand(CLI::App* app, std::span<char* const> args,
             "this text; give it once for each text");
   command
       ->add_option("--json-schema", options->json_schema,
-                   "the JSON texts of the values that satisfy a JSON Schema")
+                   "the JSON texts of the values that satisfy a JSON Schema, a "
+                   "file or JSON that begins with {")
       ->option_text("FILE")
       ->group("Language");
   command
-      ->add_option("--grammar", options->grammar,
-                   "the texts of a grammar in GBNF, as of llama.cpp")
+      ->add_option(
+          "--grammar", options->grammar,
+          "the texts of a grammar in GBNF, as of llama.cpp: a file, or "
+          "a text with ::=")
       ->option_text("FILE")
       ->group("Language");
   add_texts("--must-contain", &options->must_contain,

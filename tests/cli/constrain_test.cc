@@ -159,6 +159,16 @@ TEST(ConstrainTest, SamplesAreShort) {
               HasSubstr("sample    \"aaaa"));
 }
 
+TEST(ConstrainTest, ASchemaOrGrammarMayBeTheValueOfItsOption) {
+  const std::string schema = R"( {"type": "integer"})";
+  EXPECT_THAT(Constrain({"--json-schema", schema, "7"}).out,
+              HasSubstr("yes       \"7\""));
+  EXPECT_THAT(Constrain({"--json-schema", R"({"type": )", "7"}).err,
+              ::testing::StartsWith("espalier: --json-schema: "));
+  EXPECT_THAT(Constrain({"--grammar", R"(root ::= "a" "b"?)", "ab"}).out,
+              HasSubstr("yes       \"ab\""));
+}
+
 TEST(ConstrainTest, ErrorsOfASchemaHaveItsPointer) {
   const ProgramRun run = Constrain(
       {"--json-schema",

@@ -95,6 +95,12 @@ TEST(GenerateTest, TextsAreInALanguage) {
   EXPECT_THAT(err, HasSubstr("--json-schema: " + file +
                              ": a schema must be an object or a "
                              "boolean, got 5"));
+  EXPECT_THAT(Generate({"--json-schema", R"({"const": [3]})", "No."}).out,
+              HasSubstr("  [3]\n"));
+  EXPECT_THAT(Generate({"--json-schema", "{5}", "No."}).err,
+              Not(HasSubstr("{5}: ")));
+  EXPECT_THAT(Generate({"--grammar", R"(root ::= "Non!")", "No."}).out,
+              HasSubstr("  Non!\n"));
   const std::string list =
       scratch.Write("list.json", R"({"const": [1, 2], "type": "array"})");
   EXPECT_THAT(Generate({"--json-schema", list, "--no-spaces", "No."}).out,

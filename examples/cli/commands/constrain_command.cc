@@ -9,7 +9,6 @@
 #include <string_view>
 #include <utility>
 
-#include "base/file.h"
 #include "base/json.h"
 #include "base/json_scan.h"
 #include "base/shown_bytes.h"
@@ -30,6 +29,7 @@
 #include "espalier/model_text.h"
 #include "examples/cli/commands/check_lines.h"
 #include "examples/cli/commands/constrain_items.h"
+#include "examples/cli/input/language_text.h"
 #include "examples/cli/input/line_reader.h"
 #include "examples/cli/output/exit_code.h"
 #include "examples/cli/output/output.h"
@@ -49,23 +49,17 @@ constexpr int64_t kMaxSampleBytes = 4096;
 // for each of a text.
 constexpr size_t kMaxTokenizedBytes = 256 << 10;
 
-// Longer schemas and grammars are not read.
-constexpr size_t kMaxSchemaBytes = 16 << 20;
-
-absl::StatusOr<GrammarLanguage> CompileSchemaFile(
-    const ConstrainOptions& options) {
-  ASSIGN_OR_RETURN(const std::string schema,
-                   ReadFile(options.json_schema, kMaxSchemaBytes));
+absl::StatusOr<GrammarLanguage> CompileSchema(const ConstrainOptions& options) {
+  ASSIGN_OR_RETURN(const std::string schema, ReadSchema(options.json_schema));
   // --must-contain needs an automaton without calls.
   return CompileJsonSchemaWithCalls(
       schema, {.has_spaces = !options.no_spaces,
                .only_recursion_is_called = !options.must_contain.empty()});
 }
 
-absl::StatusOr<GrammarLanguage> CompileGrammarFile(
+absl::StatusOr<GrammarLanguage> CompileGrammar(
     const ConstrainOptions& options) {
-  ASSIGN_OR_RETURN(const std::string grammar,
-                   ReadFile(options.grammar, kMaxSchemaBytes));
+  ASSIGN_OR_RETURN(const std::string grammar, ReadGrammar(options.grammar));
   return CompileGbnf(grammar);
 }
 
@@ -84,12 +78,12 @@ int NumKinds(const ConstrainOptions& options) {
 
 absl::StatusOr<GrammarLanguage> CompileOwn(const ConstrainOptions& options) {
   if (!options.grammar.empty()) {
-    absl::StatusOr<GrammarLanguage> grammar = CompileGrammarFile(options);
+    absl::StatusOr<GrammarLanguage> grammar = CompileGrammar(options);
     if (!grammar.ok()) return Annotate(grammar.status(), "--grammar");
     return grammar;
   }
   if (!options.json_schema.empty()) {
-    absl::StatusOr<GrammarLanguage> schema = CompileSchemaFile(options);
+    absl::StatusOr<GrammarLanguage> schema = CompileSchema(options);
     if (!schema.ok()) return Annotate(schema.status(), "--json-schema");
     return schema;
   }

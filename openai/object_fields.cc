@@ -1,6 +1,7 @@
 #include "openai/object_fields.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -65,8 +66,15 @@ std::string HintAtInput(std::string_view name, Scope scope) {
   return "";
 }
 
-// Returns a hint if the field belongs in the other object of a tokens call.
+// Returns a hint if the field belongs in the other object of a tokens call, or
+// in the constraint.
 std::string HintAtObject(std::string_view name, Scope scope) {
+  constexpr std::string_view kOfConstraint[] = {
+      "must_contain", "items", "exclude", "exclude_prefixes", "whitespace"};
+  if (std::ranges::find(kOfConstraint, name) != std::end(kOfConstraint) &&
+      FindCallField("constraint", scope)) {
+    return "; it belongs in constraint";
+  }
   if (scope == kInTokens && FindCallField(name, kInSampling)) {
     return "; it belongs in sampling_params";
   }

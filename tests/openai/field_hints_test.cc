@@ -90,6 +90,10 @@ TEST(FieldHintsTest, FieldsOfOtherProgramsAreHintedAtWhereTheyAre) {
     EXPECT_EQ(HintAt(name, Api::kChat),
               "; it belongs in chat_template_kwargs, if the template has it");
   }
+  for (const char* const name : {"must_contain", "exclude"}) {
+    EXPECT_EQ(HintAt(name, Api::kChat), "; it belongs in constraint");
+    EXPECT_EQ(HintAt(name, Api::kTokens, true), "; it belongs in constraint");
+  }
   EXPECT_EQ(HintAt("beam_size", Api::kTokens),
             "; did you mean num_beams in sampling_params?");
   EXPECT_EQ(HintAt("parameters", Api::kTokens),

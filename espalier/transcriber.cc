@@ -96,7 +96,7 @@ absl::StatusOr<std::vector<AttentionHead>> ReadAlignmentHeads(
 }
 
 // Returns the heads of generation_config.json, or of config.json, where
-// directories of CTranslate2 have them, or else, as openai does, all heads of
+// CTranslate2 has them, or else, as openai does, all heads of
 // the upper half of the layers. None if the model reports no attention.
 absl::StatusOr<std::vector<AttentionHead>> FindAlignmentHeads(
     const std::string& directory, const ModelDescription& model) {

@@ -162,6 +162,50 @@ class LaneTexts {
   int lengths_[kTokens];
 };
 
+// A block's tile of the masks, and a warp's words of it.
+class MaskTile {
+ public:
+  static constexpr int kWords = MaskPolicy::kWordsPerWarp;
+
+  __device__ explicit MaskTile(int vocab_size)
+      : vocab_size_(vocab_size),
+        first_word_(static_cast<int>(blockIdx.x) * (kMaskTileTokens / 32) +
+                    static_cast<int>(threadIdx.x) / kWarpSize * kWords) {}
+
+  __device__ int first_token() const { return first_word_ * 32; }
+  // A lane's own word is that of its number; most lanes have none.
+  __device__ static int Lane() {
+    return static_cast<int>(threadIdx.x) % kWarpSize;
+  }
+  __device__ static bool has_own() { return Lane() < kWords; }
+  __device__ int first_own_token() const { return first_token() + Lane() * 32; }
+  // Writes the lanes' own words.
+  __device__ void Write(uint32_t* masks, int mask, uint32_t own) const {
+    if (!has_own()) return;
+    masks[size_t(mask) * NumMaskWords(vocab_size_) + first_word_ + Lane()] =
+        own;
+  }
+  // Returns the texts of the tokens of a state, which `tokens()` then has.
+  __device__ TokenTexts Load(const ConstraintTables& tables, int32_t state) {
+    const TokenTexts texts =
+        IsFirstToken(tables, state) ? tables.first : tables.inside;
+    if (texts.bytes != loaded_ || tables.classes != loaded_classes_) {
+      loaded_ = texts.bytes;
+      loaded_classes_ = tables.classes;
+      tokens_.Load(texts, tables.classes, first_token(), vocab_size_);
+    }
+    return texts;
+  }
+  __device__ const LaneTexts& tokens() const { return tokens_; }
+
+ private:
+  const int vocab_size_;
+  const int first_word_;
+  LaneTexts tokens_;
+  const uint8_t* loaded_ = nullptr;  // the bytes and the classes of tokens_
+  const uint8_t* loaded_classes_ = nullptr;
+};
+
 // Returns the bits of the end ids that are in a word.
 __device__ uint32_t EndBits(const ConstraintTables& tables, int first_token) {
   uint32_t bits = 0;
@@ -287,44 +331,29 @@ __global__ __launch_bounds__(
     MaskPolicy::
         kBlocksPerMultiprocessor) void MakeTokenMasks(const CudaMaskInputs in,
                                                       uint32_t* masks) {
-  constexpr int kWords = MaskPolicy::kWordsPerWarp;
   LaunchDependents();
   GridDependencyWait();
   const int num_jobs = in.cache->num_jobs;
-  const int lane = threadIdx.x % kWarpSize;
-  const int first_word = static_cast<int>(blockIdx.x) * (kMaskTileTokens / 32) +
-                         static_cast<int>(threadIdx.x) / kWarpSize * kWords;
-  const int first_token = first_word * 32;
-  LaneTexts lane_texts;
-  const uint8_t* loaded = nullptr;  // the bytes and the classes that it is of
-  const uint8_t* loaded_classes = nullptr;
+  MaskTile tile(in.vocab_size);
   for (int j = blockIdx.y; j < num_jobs; j += gridDim.y) {
     const CudaMaskJob job = in.jobs[j];
     const CudaConstraint constraint = in.constraints[job.constraint];
     const ConstraintTables& tables = constraint.tables;
-    uint32_t* const mask =
-        masks + size_t(job.mask) * NumMaskWords(in.vocab_size) + first_word;
     if (!HasTokens(tables, job.state) || job.room < 1) {
-      if (lane < kWords) mask[lane] = 0;
+      tile.Write(masks, job.mask, 0);
       continue;
     }
-    const TokenTexts texts =
-        IsFirstToken(tables, job.state) ? tables.first : tables.inside;
-    if (texts.bytes != loaded || tables.classes != loaded_classes) {
-      loaded = texts.bytes;
-      loaded_classes = tables.classes;
-      lane_texts.Load(texts, tables.classes, first_token, in.vocab_size);
-    }
-    int32_t after[kWords];
-    lane_texts.Walk(tables, texts, first_token,
-                    AutomatonState(tables, job.state), after);
+    const TokenTexts texts = tile.Load(tables, job.state);
+    int32_t after[MaskTile::kWords];
+    tile.tokens().Walk(tables, texts, tile.first_token(),
+                       AutomatonState(tables, job.state), after);
     const bool drops_spaces = job.state == tables.num_states;
-    uint32_t own = 0;    // this lane's word
+    uint32_t own = 0;
     int32_t fewest = 0;  // that its legal tokens still need, at most
 #pragma unroll
-    for (int w = 0; w < kWords; ++w) {
-      if (drops_spaces && lane_texts.length(w) == 0) {
-        const int token = LaneTexts::TokenAt(first_token, w);
+    for (int w = 0; w < MaskTile::kWords; ++w) {
+      if (drops_spaces && tile.tokens().length(w) == 0) {
+        const int token = LaneTexts::TokenAt(tile.first_token(), w);
         if (token < in.vocab_size && IsDroppedSpace(tables, token)) {
           after[w] = tables.num_states + 1;
         }
@@ -333,14 +362,12 @@ __global__ __launch_bounds__(
       const bool is_legal = after[w] >= 0 && needed <= job.room - 1;
       if (is_legal) fewest = max(fewest, needed);
       const uint32_t word = __ballot_sync(kAllLanes, is_legal);
-      if (lane == w) own = word;
+      if (tile.Lane() == w) own = word;
     }
-    if (lane < kWords) {
-      if (AcceptsText(tables, job.state)) {
-        own |= EndBits(tables, first_token + lane * 32);
-      }
-      mask[lane] = own;
+    if (tile.has_own() && AcceptsText(tables, job.state)) {
+      own |= EndBits(tables, tile.first_own_token());
     }
+    tile.Write(masks, job.mask, own);
     if (job.room == kAnyRoom) NoteNeed(constraint, job.state, fewest);
   }
 }
@@ -404,18 +431,11 @@ __global__ __launch_bounds__(
         kBlocksPerMultiprocessor) void MakePushdownMasks(const CudaMaskInputs
                                                              in,
                                                          uint32_t* masks) {
-  constexpr int kWords = MaskPolicy::kWordsPerWarp;
   __shared__ PushdownFrame frames[PushdownPlace::kMaxDepth];
   LaunchDependents();
   GridDependencyWait();
   const int num_jobs = in.cache->num_pushdown_jobs;
-  const int lane = threadIdx.x % kWarpSize;
-  const int first_word = static_cast<int>(blockIdx.x) * (kMaskTileTokens / 32) +
-                         static_cast<int>(threadIdx.x) / kWarpSize * kWords;
-  const int first_token = first_word * 32;
-  LaneTexts lane_texts;
-  const uint8_t* loaded = nullptr;  // the bytes and the classes that it is of
-  const uint8_t* loaded_classes = nullptr;
+  MaskTile tile(in.vocab_size);
   for (int j = blockIdx.y; j < num_jobs; j += gridDim.y) {
     const CudaPushdownJob job = in.pushdown_jobs[j];
     const ConstraintTables& tables = in.constraints[job.constraint].tables;
@@ -426,33 +446,26 @@ __global__ __launch_bounds__(
       frames[threadIdx.x] = job.place->frames[threadIdx.x];
     }
     __syncthreads();
-    uint32_t* const mask =
-        masks + size_t(job.mask) * NumMaskWords(in.vocab_size) + first_word;
     if (!HasTokens(tables, state) || job.room < 1) {
-      if (lane < kWords) mask[lane] = 0;
+      tile.Write(masks, job.mask, 0);
       continue;
     }
-    const TokenTexts texts =
-        IsFirstToken(tables, state) ? tables.first : tables.inside;
-    if (texts.bytes != loaded || tables.classes != loaded_classes) {
-      loaded = texts.bytes;
-      loaded_classes = tables.classes;
-      lane_texts.Load(texts, tables.classes, first_token, in.vocab_size);
-    }
-    int32_t needs[kWords];
-    FindNeeds(lane_texts, tables, texts, first_token, state, job.place->count,
-              height, frames, in.vocab_size, needs);
-    uint32_t own = 0;  // this lane's word
+    const TokenTexts texts = tile.Load(tables, state);
+    int32_t needs[MaskTile::kWords];
+    FindNeeds(tile.tokens(), tables, texts, tile.first_token(), state,
+              job.place->count, height, frames, in.vocab_size, needs);
+    uint32_t own = 0;
 #pragma unroll
-    for (int w = 0; w < kWords; ++w) {
+    for (int w = 0; w < MaskTile::kWords; ++w) {
       const uint32_t word = __ballot_sync(kAllLanes, needs[w] < job.room);
-      if (lane == w) own = word;
+      if (tile.Lane() == w) own = word;
     }
-    if (lane >= kWords) continue;
     const bool may_end = AcceptsText(tables, state) &&
                          (height == 0 || frames[height - 1].accepts != 0);
-    if (may_end) own |= EndBits(tables, first_token + lane * 32);
-    mask[lane] = own;
+    if (tile.has_own() && may_end) {
+      own |= EndBits(tables, tile.first_own_token());
+    }
+    tile.Write(masks, job.mask, own);
   }
 }
 

@@ -45,6 +45,9 @@ absl::StatusOr<std::unique_ptr<CudaGraphRunner>> CudaGraphRunner::Create(
   ASSIGN_OR_RETURN(runner->unread_rows_,
                    PinnedBuffer<CudaUnreadRow>::Create(
                        size_t(reports.num_reports) * limits.max_rows));
+  if (constraints != nullptr) {
+    ASSIGN_OR_RETURN(runner->mask_fork_, CudaFork::Create());
+  }
   if (model->description().encoder) {
     ASSIGN_OR_RETURN(runner->source_reader_,
                      CudaSourceReader::Create(model, memory));
@@ -200,24 +203,25 @@ absl::Status CudaGraphRunner::EnqueueAll(
                                       arrays.state.num_copies, shape.max_copies,
                                       stream_));
   }
-  // Before the forward pass, which is a barrier: selection reads masks and
-  // edits early.
+  // Before the forward pass, which is a barrier: selection reads edits early.
   if (shape.has_device_edits) {
     RETURN_IF_ERROR(CudaCollectEdits({.histories = RowHistories(shape),
                                       .rows = arrays.edit_rows,
                                       .params = arrays.edit_params},
                                      arrays.row_edits, arrays.edits, stream_));
   }
-  // After edits, which replace the rows' masks.
-  if (shape.has_masks) RETURN_IF_ERROR(EnqueueMasks(shape));
-  // After the copies: a page that is copied from may be a source's from now
-  // on.
-  if (!sources.empty()) {
-    RETURN_IF_ERROR(source_reader_->Enqueue(sources, stream_));
+  // After edits, which replace the rows' masks. Selection reads masks early: it
+  // does not start before they are made. Nor must the next step after a
+  // failure.
+  absl::Status status;
+  if (shape.has_masks) {
+    status = mask_fork_.Begin(stream_, [&](cudaStream_t beside) {
+      return EnqueueMasks(shape, beside);
+    });
   }
-  if (shape.num_tokens > 0) {
-    RETURN_IF_ERROR(model_->Enqueue(BatchOf(shape), logits_.data(), stream_));
-  }
+  if (status.ok()) status = EnqueueForward(shape, sources);
+  if (shape.has_masks) status.Update(mask_fork_.Join(stream_));
+  RETURN_IF_ERROR(status);
   if (shape.has_edited_rows) {
     RETURN_IF_ERROR(
         CudaEditRows({.histories = RowHistories(shape),
@@ -246,7 +250,19 @@ absl::Status CudaGraphRunner::EnqueueAll(
                            stream_);
 }
 
-absl::Status CudaGraphRunner::EnqueueMasks(const CudaStepShape& shape) {
+absl::Status CudaGraphRunner::EnqueueForward(
+    const CudaStepShape& shape, std::span<const CudaSourceRead> sources) {
+  // After the copies: a page that is copied from may be a source's from now
+  // on.
+  if (!sources.empty()) {
+    RETURN_IF_ERROR(source_reader_->Enqueue(sources, stream_));
+  }
+  if (shape.num_tokens == 0) return absl::OkStatus();
+  return model_->Enqueue(BatchOf(shape), logits_.data(), stream_);
+}
+
+absl::Status CudaGraphRunner::EnqueueMasks(const CudaStepShape& shape,
+                                           cudaStream_t stream) {
   const CudaStepArrays& arrays = memory_->arrays();
   const CudaBeamState& state = arrays.state;
   const CudaMaskInputs inputs = {.vocab_size = vocab_size(),
@@ -267,16 +283,17 @@ absl::Status CudaGraphRunner::EnqueueMasks(const CudaStepShape& shape) {
   RETURN_IF_ERROR(CudaFindMasks(
       inputs, memory_->limits().first_cached_mask(), &arrays.row_edits->mask,
       shape.max_verified > 0 ? &arrays.verify_row_edits->mask : nullptr,
-      kStride, stream_));
+      kStride, stream));
   const CudaDevice& device = model_->device();
   if (shape.has_item_masks) {
-    RETURN_IF_ERROR(CudaMakeItemMasks(inputs, arrays.masks, device, stream_));
+    RETURN_IF_ERROR(CudaMakeItemMasks(inputs, arrays.masks, device, stream));
   }
   if (shape.has_pushdown_masks) {
     RETURN_IF_ERROR(
-        CudaMakePushdownMasks(inputs, arrays.masks, device, stream_));
+        CudaMakePushdownMasks(inputs, arrays.masks, device, stream));
   }
-  return CudaMakeTokenMasks(inputs, arrays.masks, device, stream_);
+  RETURN_IF_ERROR(CudaMakeTokenMasks(inputs, arrays.masks, device, stream));
+  return CudaEndMasks(stream);
 }
 
 absl::Status CudaGraphRunner::EnqueueChoice(const CudaStepShape& shape) {

@@ -1,10 +1,11 @@
 // CudaGraphRunner: enqueues the work of a step on the device: as a graph if its
 // shape allows that, otherwise function by function.
 //
-//   begin ─> tail copies ─> edits of     ─> forward ─> selection ─> advance and
-//                           histories       pass,      sampling       report
-//                                           edited     Gumbel top-k
-//                                           rows       log-probabilities
+//   begin ─> tail copies ─> edits of  ┬─> forward ──┬─> selection ─> advance
+//   and
+//                           histories │   pass,     │   sampling       report
+//                                     └─> masks  ───┘   Gumbel top-k
+//                                                       log-probabilities
 //
 // A step contains only the parts that some request needs: a step without
 // sampling has no sampling kernel.
@@ -25,6 +26,7 @@
 #include "base/cuda_pinned_memory.h"
 #include "exec_request/cuda_model.h"
 #include "executor/cuda/batch/cuda_step_memory.h"
+#include "executor/cuda/step/cuda_fork.h"
 #include "executor/cuda/step/cuda_graph_cache.h"
 #include "executor/cuda/step/cuda_source_reader.h"
 #include "executor/cuda/step/cuda_step_builder.h"
@@ -87,7 +89,9 @@ class CudaGraphRunner {
   int vocab_size() const { return model_->description().vocab_size; }
   CudaBatch BatchOf(const CudaStepShape& shape) const;
   CudaRowHistories RowHistories(const CudaStepShape& shape) const;
-  absl::Status EnqueueMasks(const CudaStepShape& shape);
+  absl::Status EnqueueForward(const CudaStepShape& shape,
+                              std::span<const CudaSourceRead> sources);
+  absl::Status EnqueueMasks(const CudaStepShape& shape, cudaStream_t stream);
   const uint32_t* MasksOf(const CudaStepShape& shape) const;
   CudaSelectInputs InputsWithin(const CudaSelectBounds& bounds) const;
   CudaSelectInputs SelectInputs(const CudaStepShape& shape) const;
@@ -121,6 +125,7 @@ class CudaGraphRunner {
   DeviceBuffer<std::byte> scratch_;         // used by one kernel at a time
   DeviceBuffer<std::byte> gumbel_scratch_;  // empty until ReserveGumbelTopK()
 
+  CudaFork mask_fork_;                               // if steps may have masks
   std::unique_ptr<CudaSourceReader> source_reader_;  // null: no encoder
 
   CudaGraphCache<CudaStepShape, CudaGraph> graphs_;

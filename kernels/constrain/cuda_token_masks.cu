@@ -469,6 +469,11 @@ __global__ __launch_bounds__(
   }
 }
 
+__global__ void MaskBarrier() {
+  GridDependencyWait();
+  LaunchDependents();
+}
+
 absl::Status CheckSizes(const CudaMaskInputs& inputs) {
   if (inputs.vocab_size >= 1 && inputs.num_rows >= 1) return absl::OkStatus();
   return InvalidArgument("cannot make masks of ", inputs.num_rows, " rows of ",
@@ -510,6 +515,10 @@ absl::Status CudaMakeTokenMasks(const CudaMaskInputs& inputs, uint32_t* masks,
                                 const CudaDevice& device, cudaStream_t stream) {
   return LaunchTiles(MakeTokenMasks, inputs, 2 * inputs.num_rows, masks, device,
                      stream);
+}
+
+absl::Status CudaEndMasks(cudaStream_t stream) {
+  return Launch(MaskBarrier, {.dependency = GridDependency::kBarrier}, stream);
 }
 
 absl::Status CudaMakePushdownMasks(const CudaMaskInputs& inputs,

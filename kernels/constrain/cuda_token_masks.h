@@ -119,8 +119,14 @@ inline constexpr int kTokenTextPadding = 20;
 absl::Status CudaMakeTokenMasks(const CudaMaskInputs& inputs, uint32_t* masks,
                                 const CudaDevice& device, cudaStream_t stream);
 
-// As above, of the jobs of texts whose positions have stacks. Their masks are
-// not kept: stacks seldom recur.
+// Enqueues a barrier (GridDependency::kBarrier) that does nothing else: the
+// last kernel of a stream that finds and makes masks. In a graph, kernels that
+// read masks early start when the last one of the stream lets them, not when it
+// is complete, even if their stream waits for an event of that one.
+absl::Status CudaEndMasks(cudaStream_t stream);
+
+// As CudaMakeTokenMasks, of the jobs of texts whose positions have stacks.
+// Their masks are not kept: stacks seldom recur.
 absl::Status CudaMakePushdownMasks(const CudaMaskInputs& inputs,
                                    uint32_t* masks, const CudaDevice& device,
                                    cudaStream_t stream);

@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "executor/cuda/cuda_graph_runner.h"
+#include "executor/cuda/step/cuda_fork.h"
+#include "kernels/constrain/cuda_token_masks.h"
 #include "kernels/kv_cache/cuda_cache_engine.h"
 #include "kernels/matmul/cuda_skinny_matmul.h"
 #include "tests/cuda_dry_run.h"
@@ -216,6 +218,20 @@ TEST(CudaLaunchOrderTest, AForwardPassWithoutItsBarrierIsRefused) {
   EXPECT_THAT(
       runner.Run(StepOfEverything()),
       StatusIs(absl::StatusCode::kInternal, ::testing::HasSubstr("barrier")));
+}
+
+TEST(CudaLaunchOrderTest, AForkWithoutItsBarrierIsRefused) {
+  const cudaStream_t stream = BeginDryRun(90);
+  auto fork = CudaFork::Create();
+  ASSERT_OK(fork.status());
+  EXPECT_OK(fork->Begin(stream, [](cudaStream_t beside) {
+    return CudaFindMasks({.vocab_size = 1, .num_rows = 1}, 0, nullptr, nullptr,
+                         1, beside);
+  }));
+  EXPECT_THAT(fork->Join(stream), StatusIs(absl::StatusCode::kInternal,
+                                           ::testing::HasSubstr("barrier")));
+  EXPECT_OK(fork->Begin(stream, &CudaEndMasks));
+  EXPECT_OK(fork->Join(stream));
 }
 
 }  // namespace

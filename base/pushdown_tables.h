@@ -78,13 +78,18 @@ struct PushdownTables {
     int32_t region_least = 0;  // below, a text needs more
     int32_t bytes_for_one = 0;
     int32_t more_below = 0;
-    int32_t unused = 0;
+    // Counts beyond which something changes: limits[first_limit, first_limit +
+    // num_limits), ascending.
+    int32_t first_limit = 0;
+    int32_t num_limits = 0;
   };
 
   int num_levels = 0;
   int max_depth = 0;  // at most PushdownPlace::kMaxDepth
   int num_moves = 0;
   int num_pushed = 0;
+  int num_limits = 0;
+  int max_token_bytes = 0;        // length of the longest token
   const int32_t* next = nullptr;  // [num_levels, num_states, num_classes]
   // Fewest tokens, at least one, to the end of the automaton's text, also after
   // calls; INT32_MAX: none.
@@ -94,6 +99,7 @@ struct PushdownTables {
   const Move* moves = nullptr;      // [num_moves]
   const int32_t* pushed = nullptr;  // [num_pushed]  of calls, the states after
   const Counter* counters = nullptr;  // [num_states], or null
+  const int32_t* limits = nullptr;    // [num_limits]
   // As `more` of ConstraintTables, before the text and after a dropped space.
   int32_t more_of_opening = 0;
   int32_t more_after_space = 0;

@@ -40,16 +40,44 @@ ESPALIER_HOST_DEVICE inline PushdownFrame FrameAbove(
   return frame;
 }
 
-// Returns the fewest tokens to where a text may end, from a state without a
-// counter above a frame; INT32_MAX if there are none.
-ESPALIER_HOST_DEVICE inline int32_t MinToEndAbove(const PushdownTables& tables,
-                                                  const uint8_t* accepts,
-                                                  int32_t state, int32_t node,
-                                                  const PushdownFrame& below) {
-  const bool may_end = accepts[state] != 0;
-  if (may_end && below.accepts != 0) return 0;
+// Returns the fewest tokens, at least one, to where a text may end, from a
+// state without a counter above a frame; INT32_MAX if there are none.
+//   accepts  the state's text may end
+ESPALIER_HOST_DEVICE inline int32_t MoreAbove(const PushdownTables& tables,
+                                              bool accepts, int32_t node,
+                                              const PushdownFrame& below) {
   const int32_t own = AddTokens(tables.more[node], below.cost);
-  return may_end && below.more < own ? below.more : own;
+  return accepts && below.more < own ? below.more : own;
+}
+
+// Returns the smallest count from which all tokens are legal, and continue, as
+// they do from `count` (PushdownAutomaton::SimilarCount). What texts need after
+// them is the same, or higher by one number.
+ESPALIER_HOST_DEVICE inline int32_t SimilarCount(const PushdownTables& tables,
+                                                 int32_t state, int32_t count) {
+  if (tables.counters == nullptr) return count;
+  const PushdownTables::Counter& counter = tables.counters[state];
+  if (counter.max_count == INT32_MIN) return count;
+  const int32_t* const limits = tables.limits + counter.first_limit;
+  int num_below = 0;  // the first limit that is not below the count
+  for (int end = counter.num_limits; num_below < end;) {
+    const int middle = (num_below + end) / 2;
+    if (limits[middle] < count) {
+      num_below = middle + 1;
+    } else {
+      end = middle;
+    }
+  }
+  if (num_below < counter.num_limits &&
+      limits[num_below] - count < tables.max_token_bytes) {
+    return count;
+  }
+  const int32_t similar = num_below == 0 ? 0 : limits[num_below - 1] + 1;
+  // A need that is too large for its type is as none.
+  constexpr int64_t kMaxNeed = INT32_MAX / 2;
+  const int64_t lacking = int64_t{counter.region_least} - similar;
+  return lacking > 0 && lacking * counter.bytes_for_one > kMaxNeed ? count
+                                                                   : similar;
 }
 
 // A position as a text is read: what is left of the stack of a place, which is

@@ -64,6 +64,7 @@ class PushdownArrays::Maker {
   // calls return to.
   bool AddCounters() {
     if (!automaton_.has_counters()) return true;
+    std::map<const int64_t*, int32_t> first_limits;
     for (State s = 0; s < num_states(); ++s) {
       PushdownTables::Counter& counter = made_->counters_.emplace_back();
       for (const PushdownAutomaton::Call& call : automaton_.CallsOf(s)) {
@@ -73,13 +74,22 @@ class PushdownArrays::Maker {
       }
       const auto limits = automaton_.CounterOf(s);
       if (!limits) continue;
+      const auto [first, is_new] = first_limits.try_emplace(
+          limits->limits.data(), static_cast<int32_t>(made_->limits_.size()));
+      if (is_new) {
+        for (const int64_t limit : limits->limits) {
+          made_->limits_.push_back(Clamped(limit));
+        }
+      }
       counter = {.max_count = Clamped(limits->max_count),
                  .limit = Clamped(limits->limit),
                  .least = Clamped(limits->least),
                  .beyond = Clamped(limits->beyond),
                  .region_least = Clamped(limits->region_least),
                  .bytes_for_one = limits->bytes_for_one,
-                 .more_below = limits->more_below};
+                 .more_below = limits->more_below,
+                 .first_limit = first->second,
+                 .num_limits = static_cast<int32_t>(limits->limits.size())};
     }
     return true;
   }
@@ -302,6 +312,8 @@ void PushdownArrays::SetTables(ConstraintTables* tables) const {
   stacks.moves = moves_.data();
   stacks.pushed = pushed_.data();
   stacks.counters = counters_.empty() ? nullptr : counters_.data();
+  stacks.num_limits = static_cast<int>(limits_.size());
+  stacks.limits = limits_.data();
 }
 
 void PushdownArrays::FindFrames(std::span<const State> stack,
@@ -316,11 +328,13 @@ void PushdownArrays::FindFrames(std::span<const State> stack,
 }
 
 int64_t PushdownArrays::num_bytes() const {
-  return static_cast<int64_t>(
-      accepts_.size() +
-      (next_.size() + more_.size() + to_end_.size() + pushed_.size()) * 4 +
-      moves_.size() * sizeof(PushdownTables::Move) +
-      counters_.size() * sizeof(PushdownTables::Counter));
+  return static_cast<int64_t>(accepts_.size() +
+                              (next_.size() + more_.size() + to_end_.size() +
+                               pushed_.size() + limits_.size()) *
+                                  4 +
+                              moves_.size() * sizeof(PushdownTables::Move) +
+                              counters_.size() *
+                                  sizeof(PushdownTables::Counter));
 }
 
 }  // namespace espalier

@@ -33,7 +33,8 @@ class PushdownArrays {
   static constexpr int64_t kMaxBytes = int64_t{64} << 20;
   static constexpr int64_t kMaxSteps = int64_t{1} << 23;
 
-  // Sets the arrays of texts and stacks. Valid as long as this.
+  // Sets the arrays of texts and stacks, but no value of the vocabulary. Valid
+  // as long as this.
   void SetTables(ConstraintTables* tables) const;
   // Sets the frames of a stack, the oldest return first, [stack.size()].
   void FindFrames(std::span<const PushdownAutomaton::State> stack,
@@ -55,6 +56,7 @@ class PushdownArrays {
   std::vector<PushdownTables::Move> moves_;
   std::vector<int32_t> pushed_;
   std::vector<PushdownTables::Counter> counters_;
+  std::vector<int32_t> limits_;
 };
 
 }  // namespace espalier

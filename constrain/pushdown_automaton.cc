@@ -434,7 +434,8 @@ std::optional<PushdownAutomaton::CounterLimits> PushdownAutomaton::CounterOf(
       .beyond = region.limits.empty() ? 0 : region.limits.back() + 1,
       .region_least = region.least,
       .bytes_for_one = region.bytes_for_one,
-      .more_below = counter.more_below};
+      .more_below = counter.more_below,
+      .limits = region.limits};
 }
 
 int64_t PushdownAutomaton::SimilarCount(State state, int64_t count,

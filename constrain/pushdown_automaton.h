@@ -157,6 +157,9 @@ class PushdownAutomaton {
     int64_t region_least = 0;
     int32_t bytes_for_one = 0;
     int32_t more_below = 0;
+    // Counts beyond which something changes, ascending; the same array for all
+    // states that lead to one another.
+    std::span<const int64_t> limits;
   };
   std::optional<CounterLimits> CounterOf(State state) const;
   // True if a byte adds one, or is legal only with some counts.

@@ -270,6 +270,8 @@ std::optional<ConstraintTables> PushdownConstraint::tables() const {
   tables.num_end_ids = static_cast<int>(options_.end_ids.size());
   tables.end_ids = options_.end_ids.data();
   arrays_->SetTables(&tables);
+  tables.stacks.max_token_bytes =
+      static_cast<int>(vocabulary_->suffixes.max_depth());
   tables.stacks.more_of_opening = more_of_opening_;
   tables.stacks.more_after_space = more_after_space_;
   tables.stacks.places = this;

@@ -89,7 +89,8 @@ class Items {
             {.tables = {.vocab_size = kVocabSize,
                         .items = on_device_.tables()}}}))),
         masks_(Get(DeviceBuffer<uint32_t>::Create(size_t{kMaxStates} *
-                                                  NumMaskWords(kVocabSize)))) {}
+                                                  NumMaskWords(kVocabSize)))),
+        continuing_(Get(DeviceBuffer<uint32_t>::Create(masks_.size()))) {}
 
   // Prints a line for the states of a level.
   void Time(int level, const CudaDevice& device, cudaStream_t stream) const {
@@ -108,7 +109,8 @@ class Items {
                                            .constraints = tables_.data(),
                                            .cache = cache.data(),
                                            .jobs = device_jobs.data()},
-                                          masks_.data(), device, stream));
+                                          {masks_.data(), continuing_.data()},
+                                          device, stream));
       }
       return absl::OkStatus();
     }));
@@ -117,7 +119,7 @@ class Items {
       num_tokens += constraint_.items().Children(job.state).size();
     }
     const int64_t mask_bytes =
-        int64_t{num_jobs} * NumMaskWords(kVocabSize) * sizeof(uint32_t);
+        int64_t{2} * num_jobs * NumMaskWords(kVocabSize) * sizeof(uint32_t);
     std::printf("%10lld %6d %7d %9.1f %9.2f %9.2f\n",
                 static_cast<long long>(constraint_.items().num_items()), level,
                 num_jobs, static_cast<double>(num_tokens) / num_jobs,
@@ -146,6 +148,7 @@ class Items {
   const CudaItemTables on_device_;
   const DeviceBuffer<CudaConstraint> tables_;
   const DeviceBuffer<uint32_t> masks_;
+  const DeviceBuffer<uint32_t> continuing_;
 };
 
 }  // namespace

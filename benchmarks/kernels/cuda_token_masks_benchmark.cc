@@ -63,8 +63,9 @@ class States {
     constraints_ =
         Get(Upload(std::vector<CudaConstraint>{constraint_.constraint()}));
     jobs_ = Get(Upload(jobs));
-    masks_ = Get(DeviceBuffer<uint32_t>::Create(size_t{kMaxStates} *
-                                                NumMaskWords(vocab_size)));
+    const size_t num_words = size_t{kMaxStates} * NumMaskWords(vocab_size);
+    masks_ = Get(DeviceBuffer<uint32_t>::Create(num_words));
+    continuing_ = Get(DeviceBuffer<uint32_t>::Create(num_words));
   }
 
   double Microseconds(int num_states, const CudaDevice& device,
@@ -78,7 +79,8 @@ class States {
                                             .constraints = constraints_.data(),
                                             .cache = cache.data(),
                                             .jobs = jobs_.data()},
-                                           masks_.data(), device, stream));
+                                           {masks_.data(), continuing_.data()},
+                                           device, stream));
       }
       return absl::OkStatus();
     }));
@@ -91,6 +93,7 @@ class States {
   DeviceBuffer<CudaConstraint> constraints_;
   DeviceBuffer<CudaMaskJob> jobs_;
   DeviceBuffer<uint32_t> masks_;
+  DeviceBuffer<uint32_t> continuing_;
 };
 
 }  // namespace

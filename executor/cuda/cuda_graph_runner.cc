@@ -214,13 +214,15 @@ absl::Status CudaGraphRunner::EnqueueAll(
   // does not start before they are made. Nor must the next step after a
   // failure.
   absl::Status status;
-  if (shape.has_masks) {
+  const bool finds_masks =
+      shape.has_state_masks || shape.has_item_masks || shape.has_pushdown_masks;
+  if (finds_masks) {
     status = mask_fork_.Begin(stream_, [&](cudaStream_t beside) {
       return EnqueueMasks(shape, beside);
     });
   }
   if (status.ok()) status = EnqueueForward(shape, sources);
-  if (shape.has_masks) status.Update(mask_fork_.Join(stream_));
+  if (finds_masks) status.Update(mask_fork_.Join(stream_));
   RETURN_IF_ERROR(status);
   if (shape.has_edited_rows) {
     RETURN_IF_ERROR(
@@ -234,20 +236,8 @@ absl::Status CudaGraphRunner::EnqueueAll(
   }
   RETURN_IF_ERROR(EnqueueChoice(shape));
   if (shape.max_asked > 0) RETURN_IF_ERROR(EnqueueLogprobs(shape));
-  CudaBeamState state = arrays.state;
-  state.constraints = constraints_;
-  if (shape.has_item_masks || shape.has_pushdown_masks) {
-    RETURN_IF_ERROR(CudaFindStates(
-        state, arrays.candidates, arrays.num_candidates, shape.max_groups,
-        std::max({shape.max_candidates, shape.max_draws, 1}), stream_));
-  }
-  RETURN_IF_ERROR(CudaUpdateBeams(state, arrays.candidates,
-                                  arrays.num_candidates, reports_,
-                                  shape.max_groups, stream_));
-  if (!shape.has_pushdown_masks) return absl::OkStatus();
-  return CudaAdvancePlaces(state, shape.max_groups,
-                           std::max(shape.num_rows / shape.max_groups, 1),
-                           stream_);
+  return CudaUpdateBeams(arrays.state, arrays.candidates, arrays.num_candidates,
+                         reports_, shape.max_groups, stream_);
 }
 
 absl::Status CudaGraphRunner::EnqueueForward(
@@ -265,20 +255,28 @@ absl::Status CudaGraphRunner::EnqueueMasks(const CudaStepShape& shape,
                                            cudaStream_t stream) {
   const CudaStepArrays& arrays = memory_->arrays();
   const CudaBeamState& state = arrays.state;
-  const CudaMaskInputs inputs = {.vocab_size = vocab_size(),
-                                 .num_rows = shape.num_logits_rows,
-                                 .num_cached_masks = state.num_cached_masks,
-                                 .num_places = state.num_places,
-                                 .constraints = constraints_,
-                                 .rows = arrays.mask_rows,
-                                 .states = state.constraint_states,
-                                 .logits_tokens = state.logits_tokens,
-                                 .positions = state.batch_positions,
-                                 .places = state.places,
-                                 .frames = arrays.mask_frames,
-                                 .cache = state.masks,
-                                 .jobs = arrays.mask_jobs,
-                                 .pushdown_jobs = arrays.pushdown_jobs};
+  const CudaMaskInputs inputs = {
+      .vocab_size = vocab_size(),
+      .num_rows = shape.num_logits_rows,
+      .num_cached_masks = state.num_cached_masks,
+      .num_kept_places = memory_->limits().num_kept_places(),
+      .num_places = state.num_places,
+      .constraints = constraints_,
+      .rows = arrays.mask_rows,
+      .logits_tokens = state.logits_tokens,
+      .positions = state.batch_positions,
+      .parents = state.parents,
+      .tokens = state.tokens,
+      .states = state.constraint_states,
+      .places = state.places,
+      .frames = arrays.mask_frames,
+      .cache = state.masks,
+      .jobs = arrays.mask_jobs,
+      .pushdown_jobs = arrays.pushdown_jobs,
+      .kept_places = arrays.kept_places};
+  if (shape.has_pushdown_masks) {
+    RETURN_IF_ERROR(CudaAdvancePlaces(inputs, stream));
+  }
   constexpr int kStride = sizeof(CudaRowEdits) / sizeof(int);
   RETURN_IF_ERROR(CudaFindMasks(
       inputs, memory_->limits().first_cached_mask(), &arrays.row_edits->mask,
@@ -292,7 +290,9 @@ absl::Status CudaGraphRunner::EnqueueMasks(const CudaStepShape& shape,
     RETURN_IF_ERROR(
         CudaMakePushdownMasks(inputs, arrays.masks, device, stream));
   }
-  RETURN_IF_ERROR(CudaMakeTokenMasks(inputs, arrays.masks, device, stream));
+  if (shape.has_state_masks) {
+    RETURN_IF_ERROR(CudaMakeTokenMasks(inputs, arrays.masks, device, stream));
+  }
   return CudaEndMasks(stream);
 }
 
@@ -393,7 +393,7 @@ CudaRowHistories CudaGraphRunner::RowHistories(
 }
 
 const uint32_t* CudaGraphRunner::MasksOf(const CudaStepShape& shape) const {
-  return shape.has_masks ? memory_->arrays().masks : nullptr;
+  return shape.has_masks ? memory_->arrays().masks.legal : nullptr;
 }
 
 // Without device memory, as `bounds` say.

@@ -1,14 +1,15 @@
 #include "kernels/constrain/cuda_constraint_tables.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <limits>
 #include <span>
 #include <utility>
 #include <vector>
 
-#include "base/constraint_state.h"
 #include "base/cuda.h"
 #include "base/cuda_memory.h"
 #include "base/status.h"
@@ -52,9 +53,8 @@ class WordList {
 int32_t MaxNeed(const ConstraintTables& tables) {
   int32_t most = 0;
   for (int32_t state = 0; state < tables.num_states + 2; ++state) {
-    const int32_t fewest = MinTokens(tables, state);
-    if (fewest != std::numeric_limits<int32_t>::max()) {
-      most = std::max(most, fewest);
+    if (tables.more[state] != std::numeric_limits<int32_t>::max()) {
+      most = std::max(most, tables.more[state]);
     }
   }
   return most + 1;
@@ -135,6 +135,7 @@ absl::StatusOr<CudaConstraintTables> CudaConstraintTables::CreateWithStacks(
   const size_t pushed = words.Add(stacks.pushed, stacks.num_pushed);
   const size_t counters =
       words.Add(stacks.counters, stacks.counters == nullptr ? 0 : num_states);
+  const size_t limits = words.Add(stacks.limits, stacks.num_limits);
   CudaConstraintTables copy;
   ASSIGN_OR_RETURN(copy.words_, words.Upload("tables of constraints"));
   const int32_t* const base = copy.words_.data();
@@ -155,7 +156,10 @@ absl::StatusOr<CudaConstraintTables> CudaConstraintTables::CreateWithStacks(
     on_device.stacks.counters =
         reinterpret_cast<const PushdownTables::Counter*>(base + counters);
   }
+  on_device.stacks.limits = base + limits;
   on_device.stacks.places = nullptr;
+  static std::atomic<uint32_t> num_made = 0;
+  copy.constraint_.id = num_made.fetch_add(1, std::memory_order_relaxed);
   copy.inside_ = std::move(inside);
   copy.first_ = std::move(first);
   return copy;

@@ -17,8 +17,10 @@ namespace espalier {
 // A constraint as kernels have it, in device memory.
 struct CudaConstraint {
   ConstraintTables tables;  // with device pointers; of items there is no more
+  uint32_t id = 0;          // with stacks: no other one of the process has it
   // The rest is of texts without stacks.
-  // With room for this many tokens, any token is legal that is legal at all.
+  // With room for this many tokens, any token is legal, or continues, that does
+  // so with any room.
   int32_t max_need = 0;
   // By state, [num_states + 2], written by kernels:
   // needs  the least room for which that holds in the state; -1: not known yet

@@ -29,16 +29,17 @@ struct ItemMaskPolicy {
 
 __device__ int Lane() { return static_cast<int>(threadIdx.x) % kWarpSize; }
 
-// The part of a mask that a warp makes: words [begin_word, end_word).
+// The part of masks that a warp makes: words [begin_word, end_word).
 struct MaskPart {
-  uint32_t* mask = nullptr;
+  CudaTokenMasks masks = {};  // the first words are those of the job
   int begin_word = 0;
   int end_word = 0;
   int num_words = 0;  // that the whole mask has
 
   __device__ void Clear() const {
     for (int w = begin_word + Lane() * 4; w < end_word; w += kWarpSize * 4) {
-      *reinterpret_cast<uint4*>(mask + w) = {};
+      *reinterpret_cast<uint4*>(masks.legal + w) = {};
+      *reinterpret_cast<uint4*>(masks.continuing + w) = {};
     }
   }
   // Returns the nodes of an ascending range whose tokens are in this part.
@@ -85,15 +86,16 @@ class AscendingBits {
   uint32_t bits_ = 0;
 };
 
-// One warp: sets the bits of adjacent nodes.
-__device__ void SetBits(const TokenId* tokens, ItemTrie::Range nodes,
-                        uint32_t* mask) {
+// One warp: sets the bits of adjacent nodes, all of which are legal. Those that
+// have children continue.
+__device__ void SetBits(const ItemTrie& trie, ItemTrie::Range nodes,
+                        const CudaTokenMasks& masks) {
   constexpr int kReads = ItemMaskPolicy::kReads;
   constexpr int kStride = kWarpSize * 4;
   // From a multiple of four on: the first ones may be those of others.
   const int before = nodes.begin % 4;
   const int end = before + nodes.size();
-  tokens += nodes.begin - before;
+  const TokenId* const tokens = trie.tokens + nodes.begin - before;
   for (int first = Lane() * 4; first < end; first += kReads * kStride) {
     int4 read[kReads];
 #pragma unroll
@@ -105,12 +107,18 @@ __device__ void SetBits(const TokenId* tokens, ItemTrie::Range nodes,
     for (int r = 0; r < kReads; ++r) {
       const int at = first + r * kStride;
       const TokenId four[] = {read[r].x, read[r].y, read[r].z, read[r].w};
-      AscendingBits bits(mask);
+      AscendingBits legal(masks.legal);
+      AscendingBits continuing(masks.continuing);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        if (at + i >= before && at + i < end) bits.Add(four[i]);
+        if (at + i < before || at + i >= end) continue;
+        legal.Add(four[i]);
+        if (trie.has_children(nodes.begin - before + at + i)) {
+          continuing.Add(four[i]);
+        }
       }
-      bits.Set();
+      legal.Set();
+      continuing.Set();
     }
   }
 }
@@ -130,16 +138,20 @@ __device__ __noinline__ void SetLegalBits(const ItemTables& tables,
       continue;
     }
     const TokenId token = tables.trie.tokens[node];
-    atomicOr(part.mask + token / 32, 1u << (token % 32));
+    const uint32_t bit = 1u << (token % 32);
+    atomicOr(part.masks.legal + token / 32, bit);
+    if (!tables.Ends(node, room - 1)) {
+      atomicOr(part.masks.continuing + token / 32, bit);
+    }
   }
   if (!tables.AllowsEndId(state, level) || tables.Ends(state, room)) return;
   for (int32_t i = Lane(); i < tables.num_end_ids; i += kWarpSize) {
     const TokenId id = tables.end_ids[i];
-    if (part.Has(id)) atomicOr(part.mask + id / 32, 1u << (id % 32));
+    if (part.Has(id)) atomicOr(part.masks.legal + id / 32, 1u << (id % 32));
   }
 }
 
-// One warp: makes its part of the mask of a state.
+// One warp: makes its part of the masks of a state.
 __device__ void MakeMask(const ItemTables& tables, int32_t state, int32_t room,
                          const MaskPart& part) {
   part.Clear();
@@ -153,7 +165,7 @@ __device__ void MakeMask(const ItemTables& tables, int32_t state, int32_t room,
   __syncwarp();
   const bool may_end = tables.num_end_ids > 0 && trie.ends[state];
   if (tables.IsFree(state, level, room) && !may_end) {
-    SetBits(trie.tokens, within, part.mask);
+    SetBits(trie, within, part.masks);
   } else {
     SetLegalBits(tables, state, level, room, within, part);
   }
@@ -163,7 +175,8 @@ __global__ __launch_bounds__(
     ItemMaskPolicy::kThreads,
     ItemMaskPolicy::
         kBlocksPerMultiprocessor) void MakeItemMasks(const CudaMaskInputs in,
-                                                     uint32_t* masks) {
+                                                     const CudaTokenMasks
+                                                         masks) {
   LaunchDependents();
   GridDependencyWait();
   const int num_jobs = in.cache->num_item_jobs;
@@ -181,7 +194,8 @@ __global__ __launch_bounds__(
     const CudaMaskJob job = in.jobs[2 * in.num_rows - 1 - i / num_parts];
     const int begin_word = static_cast<int>(i % num_parts) * part_words;
     MakeMask(in.constraints[job.constraint].tables.items, job.state, job.room,
-             {.mask = masks + size_t(job.mask) * num_words,
+             {.masks = {masks.legal + size_t(job.mask) * num_words,
+                        masks.continuing + size_t(job.mask) * num_words},
               .begin_word = begin_word,
               .end_word = min(begin_word + part_words, num_words),
               .num_words = num_words});
@@ -190,7 +204,8 @@ __global__ __launch_bounds__(
 
 }  // namespace
 
-absl::Status CudaMakeItemMasks(const CudaMaskInputs& inputs, uint32_t* masks,
+absl::Status CudaMakeItemMasks(const CudaMaskInputs& inputs,
+                               const CudaTokenMasks& masks,
                                const CudaDevice& device, cudaStream_t stream) {
   if (inputs.vocab_size < 1 || inputs.num_rows < 1) {
     return InvalidArgument("cannot make masks of ", inputs.num_rows,

@@ -28,6 +28,11 @@ std::vector<uint32_t> TokenMask(const ConstraintTables& tables,
 // As above, of a place with a stack.
 std::vector<uint32_t> TokenMask(const ConstraintTables& tables,
                                 const PushdownPlace& place, int32_t room);
+// As TokenMask, of the legal tokens that another one may follow.
+std::vector<uint32_t> ContinuingMask(const ConstraintTables& tables,
+                                     const MaskedState& state);
+std::vector<uint32_t> ContinuingMask(const ConstraintTables& tables,
+                                     const PushdownPlace& place, int32_t room);
 
 }  // namespace reference
 }  // namespace espalier

@@ -27,7 +27,7 @@ struct MovedWord {
   bool is_slot;  // a slot number, which changes with the move
 };
 
-constexpr int kNumSlotWords = 7;  // besides its table and its places
+constexpr int kNumSlotWords = 9;  // besides its table and its places
 constexpr int kNumPlaceWords = sizeof(PushdownPlace) / sizeof(int);
 
 __host__ __device__ int NumWordsOf(const CudaBeamState& state) {
@@ -50,7 +50,11 @@ __device__ MovedWord WordOfSlot(const CudaBeamState& state, int word) {
     case 5:
       return {state.tails, 1, false};
     case 6:
+      return {state.parents, 1, true};
+    case 7:
       return {state.constraint_states, 1, false};
+    case 8:
+      return {state.constraint_states + state.num_places, 1, false};
     default:
       break;
   }

@@ -11,7 +11,6 @@
 #include <climits>
 #include <cub/block/block_scan.cuh>
 
-#include "base/constraint_state.h"
 #include "base/cuda_launch.cuh"
 #include "base/status.h"
 #include "kernels/resident/cuda_resident.h"
@@ -154,7 +153,7 @@ __global__ void BeginStep(CudaBeamState state, int num_rows) {
 // every loop below. Groups of thousands take tens of rounds, which is short
 // against a step of thousands of rows.
 constexpr int kAdvanceThreads = 256;
-// Groups up to this width keep their scratch in shared memory: 16 KiB.
+// Groups up to this width keep their scratch in shared memory: 12 KiB.
 constexpr int kSharedSlots = 1024;
 
 using Scan = cub::BlockScan<int, kAdvanceThreads>;
@@ -191,13 +190,12 @@ struct GroupView {
         cum_log_probs(state.cum_log_probs + group.first_slot),
         slots(state.slots + group.first_slot),
         samples(state.samples + group.first_slot),
-        states(state.constraint_states + group.first_slot),
         draws(state.draws + group.first_draw),
         sources(state.sources + group.first_slot),
         eos(state.eos_token_ids + group.first_eos) {}
 
   __device__ bool draws_samples() const { return group.first_draw >= 0; }
-  __device__ bool has_constraint() const { return group.constraint >= 0; }
+  __device__ bool has_constraint() const { return group.has_constraint != 0; }
 
   __device__ bool IsEos(TokenId token) const {
     int begin = 0;
@@ -219,7 +217,6 @@ struct GroupView {
   float* const cum_log_probs;
   int* const slots;
   uint32_t* const samples;
-  int32_t* const states;        // with a constraint only
   const CudaDraw* const draws;  // samples only
   int* const sources;
   const int* const eos;
@@ -229,7 +226,6 @@ struct AdvanceScratch {
   int* parents;      // by rank: the parent's slot
   int* first_child;  // by slot: its best child's rank
   int* free_slots;   // ascending: slots without a child
-  int* states;       // by rank: the next beam's
 };
 
 // Returns a group's number of candidates; for samples, the number of draws.
@@ -244,124 +240,44 @@ __device__ int NumCandidates(const GroupView& view, int num_selected) {
   return count;
 }
 
-// The places of a group's beams by rank, and with `is_next` those of the next
-// ones.
-__device__ PushdownPlace* PlacesOf(const CudaBeamState& state,
-                                   const CudaResidentGroup& group, int position,
-                                   bool is_next) {
-  const bool is_second = (position % 2 != 0) != is_next;
-  return state.places + (is_second ? state.num_places : 0) + group.first_slot;
-}
-
-// The state after a candidate; -1 if no token may follow.
-__device__ int32_t StateAfter(const GroupView& view,
-                              const ConstraintTables& tables, int room,
-                              const Candidate& candidate) {
-  const int32_t state =
-      AdvanceState(tables, view.states[candidate.beam], candidate.token);
-  return state < 0 || EndsAt(tables, state, room) ? -1 : state;
-}
-
-// Returns the tokens that may follow a candidate. REQUIRES: a constraint.
-__device__ int RoomAfter(const CudaBeamState& state, const GroupView& view) {
-  return view.group.end_position - state.positions[view.group.first_slot] - 1;
-}
-
-// A state of items takes some ten reads that depend on each other, and that of
-// a text with a stack several for each byte. The few
-// threads of AdvanceGroups would take long for thousands of candidates.
-constexpr int kStateThreads = 128;
-
-// As StateAfter, of items or of a text with a stack.
-__device__ int32_t FoundState(const CudaBeamState& state, const GroupView& view,
-                              const ConstraintTables& tables, int room,
-                              const Candidate& candidate) {
-  if (tables.has_items()) return StateAfter(view, tables, room, candidate);
-  const int32_t before = view.states[candidate.beam];
-  if (!HasTokens(tables, before)) return -1;
-  const int position = state.positions[view.group.first_slot];
-  const PushdownPlace& place =
-      PlacesOf(state, view.group, position, false)[candidate.beam];
-  PushdownWalk walk =
-      WalkFrom(tables, before, place.count, place.frames, place.height);
-  return StateAfterToken(tables, before, room, candidate.token, &walk);
-}
-
-__global__ void __launch_bounds__(kStateThreads)
-    FindStates(CudaBeamState state, const Candidate* candidates,
-               const int* num_candidates) {
-  LaunchDependents();
-  GridDependencyWait();
-  const int group_idx = blockIdx.x;
-  if (group_idx >= *state.num_groups) return;
-  const GroupView view(state, group_idx);
-  if (!view.has_constraint()) return;
-  const ConstraintTables& tables =
-      state.constraints[view.group.constraint].tables;
-  if (!tables.has_items() && !tables.has_stacks()) return;
-  const int first = state.selections[group_idx].first_candidate;
-  const int room = RoomAfter(state, view);
-  const int count =
-      view.draws_samples() ? view.group.num_draws : num_candidates[group_idx];
-  const auto stride = static_cast<int>(gridDim.y) * kStateThreads;
-  for (int i = static_cast<int>(blockIdx.y) * kStateThreads +
-               static_cast<int>(threadIdx.x);
-       i < count; i += stride) {
-    if (view.draws_samples() && view.draws[i].sample == kNoSample) continue;
-    const Candidate& candidate = candidates[first + i];
-    state.found_states[first + i] =
-        candidate.token < 0 ? -1
-                            : FoundState(state, view, tables, room, candidate);
-  }
+// True if a token may follow a candidate, by the mask of its row. REQUIRES: a
+// constraint.
+__device__ bool Continues(const CudaBeamState& state, int first_row,
+                          const Candidate& candidate) {
+  const int mask = state.row_edits[first_row + candidate.beam].mask;
+  const uint32_t word = state.continuing[int64_t{mask} * state.num_mask_words +
+                                         candidate.token / 32];
+  return (word >> (candidate.token % 32) & 1) != 0;
 }
 
 // Makes candidates into beams; returns the number of live ones.
-//   first  number of the first candidate
-//   room   tokens that may follow a candidate; with a constraint
+//   first_row  of the group's logits
 __device__ int TakeBeams(const CudaBeamState& state, const GroupView& view,
-                         const Candidate* candidates, int first,
-                         int num_candidates, int room,
-                         const AdvanceScratch& scratch,
+                         const Candidate* candidates, int num_candidates,
+                         int first_row, const AdvanceScratch& scratch,
                          Scan::TempStorage& storage) {
-  const ConstraintTables* const tables =
-      view.has_constraint() ? &state.constraints[view.group.constraint].tables
-                            : nullptr;
-  const bool has_stacks = tables != nullptr && tables->has_stacks();
-  const bool has_found =
-      tables != nullptr && (tables->has_items() || tables->has_stacks());
-  int32_t after = -1;  // the state after the thread's last candidate
   const auto lives = [&](int i) {
-    const TokenId token = candidates[i].token;
-    if (token < 0) return false;
-    if (!view.has_constraint()) return !view.IsEos(token);
-    after = has_found ? state.found_states[first + i]
-                      : StateAfter(view, *tables, room, candidates[i]);
-    return after >= 0;
+    const Candidate candidate = candidates[i];
+    if (candidate.token < 0) return false;
+    return view.has_constraint() ? Continues(state, first_row, candidate)
+                                 : !view.IsEos(candidate.token);
   };
+  int* const parents = state.parents + view.group.first_slot;
   const auto take = [&](int i, int rank) {
-    if (view.has_constraint()) scratch.states[rank] = after;
-    view.tokens[rank] = candidates[i].token;
-    view.cum_log_probs[rank] = candidates[i].cum_log_prob;
+    const Candidate candidate = candidates[i];
+    view.tokens[rank] = candidate.token;
+    view.cum_log_probs[rank] = candidate.cum_log_prob;
     if (view.draws_samples()) view.samples[rank] = view.draws[i].sample;
-    if (has_stacks) {
-      state.parents[view.group.first_slot + rank] = candidates[i].beam;
+    if (view.has_constraint()) {
+      parents[rank] = view.group.first_slot + candidate.beam;
     }
-    scratch.parents[rank] =
-        view.slots[candidates[i].beam] - view.group.first_slot;
+    scratch.parents[rank] = view.slots[candidate.beam] - view.group.first_slot;
   };
   const int num_beams = BlockSelectIf(num_candidates, view.group.num_slots,
                                       storage, lives, take, [](int) {});
   const bool lacks = num_candidates >= view.group.max_candidates &&
                      num_beams < view.group.num_slots;
   return lacks ? 0 : num_beams;
-}
-
-__device__ void KeepStates(const GroupView& view, int num_beams,
-                           const AdvanceScratch& scratch) {
-  for (int rank = threadIdx.x; rank < view.group.num_slots;
-       rank += kAdvanceThreads) {
-    view.states[rank] = rank < num_beams ? scratch.states[rank] : -1;
-  }
 }
 
 // AssignSlots in parallel, with the ranks from num_beams on as forked children
@@ -419,25 +335,25 @@ __device__ void ReportGroup(const Candidate* candidates, int num_candidates,
 }
 
 __device__ void AdvanceGroup(const CudaBeamState& state, const GroupView& view,
-                             const Candidate* candidates, int first,
-                             int num_candidates, AdvanceScratch scratch,
+                             const Candidate* candidates, int num_candidates,
+                             int first_row, AdvanceScratch scratch,
                              Scan::TempStorage& storage) {
   if (view.group.num_slots > kSharedSlots) {
-    int* const wide = state.scratch + int64_t{4} * view.group.first_slot;
+    int* const wide = state.scratch + int64_t{3} * view.group.first_slot;
     scratch = {wide, wide + view.group.num_slots,
-               wide + 2 * view.group.num_slots,
-               wide + 3 * view.group.num_slots};
+               wide + 2 * view.group.num_slots};
   }
-  const int room = view.has_constraint() ? RoomAfter(state, view) : 0;
-  const int num_beams = TakeBeams(state, view, candidates, first,
-                                  num_candidates, room, scratch, storage);
+  const int num_beams = TakeBeams(state, view, candidates, num_candidates,
+                                  first_row, scratch, storage);
   __syncthreads();
-  if (view.has_constraint()) KeepStates(view, num_beams, scratch);
   for (int rank = num_beams + threadIdx.x; rank < view.group.num_slots;
        rank += kAdvanceThreads) {
     view.tokens[rank] = 0;
     view.cum_log_probs[rank] = -INFINITY;
     view.samples[rank] = kNoSample;
+    if (view.has_constraint()) {
+      state.parents[view.group.first_slot + rank] = -1;
+    }
   }
   MoveBeams(view, num_beams, scratch, storage);
   if (threadIdx.x == 0 && view.group.num_slots > 0) {
@@ -464,7 +380,7 @@ __global__ void __launch_bounds__(kAdvanceThreads)
     AdvanceGroups(CudaBeamState state, const Candidate* candidates,
                   const int* num_candidates, CudaReportRing reports) {
   __shared__ Scan::TempStorage storage;
-  __shared__ int scratch[4 * kSharedSlots];
+  __shared__ int scratch[3 * kSharedSlots];
   LaunchDependents();
   GridDependencyWait();
   const int group_idx = blockIdx.x;
@@ -472,6 +388,7 @@ __global__ void __launch_bounds__(kAdvanceThreads)
   // their latencies.
   const int num_groups = *state.num_groups;
   const int first = state.selections[group_idx].first_candidate;
+  const int first_row = state.selections[group_idx].first_row;
   const int num_selected = num_candidates[group_idx];
   CudaMaskCache masks;
   if (IsFirstThread() && state.masks != nullptr) masks = *state.masks;
@@ -481,9 +398,8 @@ __global__ void __launch_bounds__(kAdvanceThreads)
   if (group_idx < num_groups) {
     const int count = NumCandidates(view, num_selected);
     ReportGroup(candidates + first, count, first, group_idx, report, reports);
-    AdvanceGroup(state, view, candidates + first, first, count,
-                 {scratch, scratch + kSharedSlots, scratch + 2 * kSharedSlots,
-                  scratch + 3 * kSharedSlots},
+    AdvanceGroup(state, view, candidates + first, count, first_row,
+                 {scratch, scratch + kSharedSlots, scratch + 2 * kSharedSlots},
                  storage);
   }
   if (!IsFirstThread()) return;
@@ -491,39 +407,6 @@ __global__ void __launch_bounds__(kAdvanceThreads)
   state.clock->started_ns = 0;
   *state.num_copies = 0;
   if (state.masks != nullptr) EndMasks(state, masks);
-}
-
-// A thread for each beam.
-__global__ void __launch_bounds__(kStateThreads)
-    AdvancePlaces(CudaBeamState state) {
-  LaunchDependents();
-  GridDependencyWait();
-  const int group_idx = blockIdx.x;
-  if (group_idx >= *state.num_groups) return;
-  const CudaResidentGroup group = state.groups[group_idx];
-  if (group.constraint < 0) return;
-  const ConstraintTables& tables = state.constraints[group.constraint].tables;
-  if (!tables.has_stacks()) return;
-  const int position = state.positions[group.first_slot] - 1;
-  const PushdownPlace* const before = PlacesOf(state, group, position, false);
-  PushdownPlace* const after = PlacesOf(state, group, position, true);
-  const auto stride = static_cast<int>(gridDim.y) * kStateThreads;
-  for (int rank = static_cast<int>(blockIdx.y) * kStateThreads +
-                  static_cast<int>(threadIdx.x);
-       rank < group.num_slots; rank += stride) {
-    const int beam = group.first_slot + rank;
-    if (state.constraint_states[beam] < 0) {
-      after[rank].state = -1;
-      after[rank].height = 0;
-      continue;
-    }
-    const PushdownPlace& parent = before[state.parents[beam]];
-    PushdownWalk walk = WalkFrom(tables, parent.state, parent.count,
-                                 parent.frames, parent.height);
-    const int32_t next =
-        ReadToken(tables, parent.state, state.tokens[beam], &walk);
-    WritePlace(tables, next, walk, &after[rank]);
-  }
 }
 
 }  // namespace
@@ -541,22 +424,6 @@ absl::Status CudaPrepareInputs(const CudaBeamState& state, int num_rows,
   return Launch(BeginStep, WarpEach(num_rows), stream, state, num_rows);
 }
 
-absl::Status CudaFindStates(const CudaBeamState& state,
-                            const Candidate* candidates,
-                            const int* num_candidates, int max_groups,
-                            int max_candidates, cudaStream_t stream) {
-  if (max_groups < 1 || max_candidates < 1) {
-    return InvalidArgument("cannot find states of ", max_candidates,
-                           " candidates of ", max_groups, " groups");
-  }
-  const int blocks = (max_candidates + kStateThreads - 1) / kStateThreads;
-  return Launch(FindStates,
-                {.grid = dim3(static_cast<unsigned>(max_groups),
-                              static_cast<unsigned>(blocks)),
-                 .block = dim3(kStateThreads)},
-                stream, state, candidates, num_candidates);
-}
-
 absl::Status CudaUpdateBeams(const CudaBeamState& state,
                              const Candidate* candidates,
                              const int* num_candidates,
@@ -572,21 +439,6 @@ absl::Status CudaUpdateBeams(const CudaBeamState& state,
                  .block = {kAdvanceThreads},
                  .dependency = GridDependency::kWritesEarlyRead},
                 stream, state, candidates, num_candidates, reports);
-}
-
-absl::Status CudaAdvancePlaces(const CudaBeamState& state, int max_groups,
-                               int max_slots, cudaStream_t stream) {
-  if (max_groups < 1 || max_slots < 1) {
-    return InvalidArgument("cannot advance ", max_slots, " places of ",
-                           max_groups, " groups");
-  }
-  const int blocks = (max_slots + kStateThreads - 1) / kStateThreads;
-  return Launch(AdvancePlaces,
-                {.grid = dim3(static_cast<unsigned>(max_groups),
-                              static_cast<unsigned>(blocks)),
-                 .block = dim3(kStateThreads),
-                 .dependency = GridDependency::kWritesEarlyRead},
-                stream, state);
 }
 
 }  // namespace espalier

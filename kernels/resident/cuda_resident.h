@@ -8,12 +8,9 @@
 //                          copies of tails are listed; the batch's tokens and
 //                          positions are gathered
 //     (tail copies, forward pass, selection)
-//   CudaFindStates         of items, and of texts with stacks, the states after
-//                          candidates
 //   CudaUpdateBeams        the best candidates become beams, forked children
 //                          get their slots (kernels/resident/assign_slots.h),
 //                          and the host gets its report
-//   CudaAdvancePlaces      of texts with stacks, beams get their stacks
 //
 // A group owns a range of slots from first_slot on. The range has two uses:
 //
@@ -49,8 +46,8 @@
 
 #include "absl/status/status.h"
 #include "base/page_copy.h"
-#include "kernels/constrain/cuda_constraint_tables.h"
 #include "kernels/constrain/cuda_token_masks.h"
+#include "kernels/logits/cuda_row_edits.h"
 #include "kernels/sample/cuda_sample.h"
 #include "kernels/select/cuda_select.h"
 #include "kernels/select/select.h"
@@ -71,10 +68,9 @@ struct CudaResidentGroup {
   int first_draw = -1;
   int num_draws = 0;
   int num_prompt_tokens = 0;  // samples only: later tokens were generated
-  // With a constraint, which then says what continues in place of EOS ids: its
-  // index, and the position from which its beams have no room for tokens.
-  int constraint = -1;
-  int end_position = 0;
+  // 1: with a constraint, whose masks then say what continues in place of EOS
+  // ids.
+  int has_constraint = 0;
   // Beams only: as many candidates may lack some (BeamSelection::may_lack).
   int max_candidates = INT_MAX;
 };
@@ -96,15 +92,15 @@ struct CudaBeamState {
   float* cum_log_probs = nullptr;  // nats; -inf: no beam
   int* slots = nullptr;
   uint32_t* samples = nullptr;  // index in the request; kNoSample: none
-  int32_t* constraint_states = nullptr;  // after `tokens`; -1: no beam
-  // By candidate: the state after it, while beams are updated; of items, and of
-  // texts with stacks.
-  int32_t* found_states = nullptr;
-  // By rank, while beams are updated: the rank of the parent; with a stack.
+  // By rank, with a constraint: the entry of the beam's parent in the step
+  // before; -1: no beam.
   int* parents = nullptr;
-  // By rank, with a stack: where `position` of the group is even, the first
-  // ones are those of its beams, and the second become those of the next.
-  PushdownPlace* places = nullptr;  // [2, num_places]
+  // By rank, with a constraint: states of beams, and their places with a stack.
+  // CudaAdvanceStates writes the first ones where the position that a group
+  // feeds is even, else the second, and reads the others, which are those of
+  // the parents.
+  int32_t* constraint_states = nullptr;  // [2, num_places]  -1: no beam
+  PushdownPlace* places = nullptr;       // [2, num_places]
   // By slot.
   int* sources = nullptr;  // slot to take over before the next step; -1
   int* tails = nullptr;    // page to write into
@@ -134,12 +130,16 @@ struct CudaBeamState {
   PageCopy* copies = nullptr;
   int* num_copies = nullptr;  // [1]
 
-  CudaStepClock* clock = nullptr;               // [1]
-  int* scratch = nullptr;                       // [4 * slots]  for wide groups
-  CudaMaskCache* masks = nullptr;               // [1]  null: no step has masks
-  const CudaConstraint* constraints = nullptr;  // by index
+  CudaStepClock* clock = nullptr;  // [1]
+  int* scratch = nullptr;          // [3 * slots]  for wide groups
+  CudaMaskCache* masks = nullptr;  // [1]  null: no step has masks
+  // By row of logits: the mask of the row, among `continuing` ones
+  // (CudaTokenMasks). Of rows with a constraint.
+  const CudaRowEdits* row_edits = nullptr;
+  const uint32_t* continuing = nullptr;
 
   // Values.
+  int num_mask_words = 0;
   int num_cached_masks = 0;
   int num_places = 0;
   int table_stride = 0;
@@ -192,20 +192,11 @@ absl::Status CudaMoveGroup(const CudaBeamState& state, int from, int to,
 absl::Status CudaPrepareInputs(const CudaBeamState& state, int num_rows,
                                cudaStream_t stream);
 
-// Runs after selection, in a step with groups whose constraint has items, or
-// texts with stacks: writes `found_states` of their candidates.
-//   candidates, num_candidates  as of CudaUpdateBeams
-// `max_groups` >= 1 is a bound of *num_groups, `max_candidates` >= 1 one of a
-// group's candidates, or samples.
-absl::Status CudaFindStates(const CudaBeamState& state,
-                            const Candidate* candidates,
-                            const int* num_candidates, int max_groups,
-                            int max_candidates, cudaStream_t stream);
-
 // Runs after selection. Of each group's candidates, best first, the first
 // num_slots whose token is no EOS id become its beams by rank; with a
-// constraint, those after which a token may follow, or none if the candidates
-// lack beams (LacksBeams, exec_request/surviving_candidates.h). AssignSlots
+// constraint, those after which a token may follow, by the masks of their rows,
+// or none if the candidates lack beams (LacksBeams,
+// exec_request/surviving_candidates.h). AssignSlots
 // chooses their slots, and ranks without a beam get the remaining slots,
 // ascending. Positions grow by one; the candidates are copied to the report.
 // The candidates of samples are their sampled tokens, one per draw; a sample
@@ -218,11 +209,5 @@ absl::Status CudaUpdateBeams(const CudaBeamState& state,
                              const int* num_candidates,
                              const CudaReportRing& reports, int max_groups,
                              cudaStream_t stream);
-
-// Runs after CudaUpdateBeams, in a step with groups whose constraint has texts
-// with stacks: copies the stacks of parents, and reads the beams' tokens.
-// `max_groups` as of CudaUpdateBeams, `max_slots` >= 1 a bound of a group's.
-absl::Status CudaAdvancePlaces(const CudaBeamState& state, int max_groups,
-                               int max_slots, cudaStream_t stream);
 
 }  // namespace espalier

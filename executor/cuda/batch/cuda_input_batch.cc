@@ -124,13 +124,13 @@ CudaAnswerPart CudaInputBatch::AddGroup(const CudaGroup& group,
                         .num_candidates = draws ? 0 : m,
                         .first_candidate = num_candidates,
                         .domain = request.params->domain});
-  groups.push_back({.first_slot = logits_rows.first_slot,
-                    .num_slots = logits_rows.num_slots,
-                    .num_shared_pages = group.num_shared_pages,
-                    .first_eos = static_cast<int>(eos_token_ids.size()),
-                    .num_eos = num_eos,
-                    .constraint = keeps_beams ? request.constraint : -1,
-                    .end_position = group.end_position});
+  groups.push_back(
+      {.first_slot = logits_rows.first_slot,
+       .num_slots = logits_rows.num_slots,
+       .num_shared_pages = group.num_shared_pages,
+       .first_eos = static_cast<int>(eos_token_ids.size()),
+       .num_eos = num_eos,
+       .has_constraint = keeps_beams && request.constraint >= 0 ? 1 : 0});
   if (request.may_lack) groups.back().max_candidates = request.num_candidates;
   eos_token_ids.insert(eos_token_ids.end(), group.eos_token_ids.begin(),
                        group.eos_token_ids.begin() + num_eos);
@@ -457,9 +457,11 @@ void CudaInputBatch::AddMasks(const CudaGroup& group,
   AddReaders(CudaArrayReaders::kWithEdits);
   AddReaders(CudaArrayReaders::kWithMasks);
   const auto& tables = request.params->constraint;
-  has_items_ |= tables.has_value() && tables->has_items();
+  const bool has_items = tables.has_value() && tables->has_items();
   const bool has_stacks = tables.has_value() && tables->has_stacks();
+  has_items_ |= has_items;
   has_stacks_ |= has_stacks;
+  has_states_ |= !has_items && !has_stacks;
   for (int i = 0; i < logits_rows.num_logits_rows; ++i) {
     const int rank = logits_rows.first_rank + i;
     CudaMaskRow row = {.constraint = request.constraint,

@@ -157,6 +157,8 @@ struct CudaInputBatch : CudaBatchArrays<HostArray> {
   bool has_edits() const { return HasReaders(CudaArrayReaders::kWithEdits); }
   // True if some row has a token mask.
   bool has_masks() const { return HasReaders(CudaArrayReaders::kWithMasks); }
+  // True if some row's mask is of texts without stacks.
+  bool has_states() const { return has_states_; }
   // True if some row's mask is of items.
   bool has_items() const { return has_items_; }
   // True if some row's mask is of texts with stacks.
@@ -277,6 +279,7 @@ struct CudaInputBatch : CudaBatchArrays<HostArray> {
 
   // Bit mask of CudaArrayReaders.
   unsigned readers_ = 1u << static_cast<int>(CudaArrayReaders::kAll);
+  bool has_states_ = false;
   bool has_items_ = false;
   bool has_stacks_ = false;
   // The last list that was added for the current request. Rows with equal edits

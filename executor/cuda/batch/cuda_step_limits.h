@@ -34,6 +34,9 @@ struct CudaStepLimits {
   int num_row_tables() const { return max_rows < 64 ? max_rows : 64; }
   // Token masks that later steps use again, beside one for each row.
   int num_cached_masks() const { return 1024; }
+  // Places with a stack that have one: so many that a table of them is at most
+  // half full.
+  int num_kept_places() const { return 2 * num_cached_masks(); }
   // And those of lists of tokens.
   int num_list_masks() const { return max_rows < 256 ? 256 : max_rows; }
   int first_cached_mask() const { return max_rows; }

@@ -33,6 +33,8 @@ void NameBatchArrays(CudaStepArrays* arrays) {
   state.selections = arrays->selections;
   state.row_groups = arrays->row_groups;
   state.eos_token_ids = arrays->eos_token_ids;
+  state.row_edits = arrays->row_edits;
+  state.continuing = arrays->masks.continuing;
   CudaStepLogprobs& log_probs = arrays->log_probs;
   log_probs.counts = arrays->logprob_counts;
   log_probs.asking_groups = arrays->asking_groups;
@@ -49,7 +51,8 @@ int64_t LayOut(const CudaStepLimits& limits, int page_size, int* words,
   layout.Add(&state.cum_log_probs, limits.num_slots);
   layout.Add(&state.slots, limits.num_slots);
   layout.Add(&state.samples, limits.num_slots);
-  layout.Add(&state.constraint_states, limits.num_slots);
+  layout.Add(&state.parents, limits.num_slots);
+  layout.Add(&state.constraint_states, int64_t{2} * limits.num_slots);
   layout.Add(&state.sources, limits.num_slots);
   layout.Add(&state.tails, limits.num_slots);
   layout.Add(&state.positions, limits.num_slots);
@@ -64,13 +67,14 @@ int64_t LayOut(const CudaStepLimits& limits, int page_size, int* words,
   layout.Add(&state.clock, 1);
   layout.Add(&state.masks, 1);
   layout.Add(&arrays->mask_jobs, int64_t{2} * limits.max_rows);
-  layout.Add(&arrays->pushdown_jobs, limits.max_rows);
-  layout.Add(&arrays->masks,
+  layout.Add(&arrays->pushdown_jobs, int64_t{2} * limits.max_rows);
+  layout.Add(&arrays->kept_places, limits.num_kept_places());
+  layout.Add(&arrays->masks.legal,
              limits.num_masks() * NumMaskWords(limits.vocab_size));
-  layout.Add(&state.scratch, int64_t{4} * limits.num_slots);
+  layout.Add(&arrays->masks.continuing, int64_t{limits.first_list_mask()} *
+                                            NumMaskWords(limits.vocab_size));
+  layout.Add(&state.scratch, int64_t{3} * limits.num_slots);
   layout.Add(&arrays->candidates, limits.max_candidates);
-  layout.Add(&state.found_states, limits.max_candidates);
-  layout.Add(&state.parents, limits.num_slots);
   layout.Add(&state.places, int64_t{2} * limits.num_slots);
   layout.Add(&arrays->num_candidates, limits.max_rows);
   layout.Add(&arrays->verify_counters, limits.max_rows);
@@ -103,7 +107,8 @@ absl::Status FillTables(int* tables, int64_t num_words, int value) {
 }  // namespace
 
 int64_t CudaStepMemory::num_mask_bytes() const {
-  return limits_.num_masks() * NumMaskWords(limits_.vocab_size) *
+  return (limits_.num_masks() + limits_.first_list_mask()) *
+         NumMaskWords(limits_.vocab_size) *
          static_cast<int64_t>(sizeof(uint32_t));
 }
 
@@ -123,6 +128,7 @@ absl::StatusOr<CudaStepMemory> CudaStepMemory::Create(
   LayOut(limits, page_size, memory.words_.data(), &memory.arrays_);
   memory.arrays_.state.table_stride = limits.row_stride();
   memory.arrays_.state.page_size = page_size;
+  memory.arrays_.state.num_mask_words = NumMaskWords(limits.vocab_size);
   memory.arrays_.state.num_cached_masks = limits.num_cached_masks();
   memory.arrays_.state.num_places = limits.num_slots;
   // All but the tables is zero; they come first. Room for edits alone can be

@@ -26,10 +26,11 @@ struct CudaStepArrays : CudaBatchArrays<DeviceArray>,
   CudaStepLogprobs log_probs;
   unsigned* verify_counters = nullptr;       // [max_rows]  0 between steps
   CudaMaskJob* mask_jobs = nullptr;          // [2 * max_rows]
-  CudaPushdownJob* pushdown_jobs = nullptr;  // [max_rows]
-  // [num_masks, NumMaskWords(vocab_size)]: of rows, then kept ones, then those
+  CudaPushdownJob* pushdown_jobs = nullptr;  // [2 * max_rows]
+  CudaKeptPlace* kept_places = nullptr;
+  // Masks of rows, then kept ones, then those of lists; `continuing` has none
   // of lists.
-  uint32_t* masks = nullptr;
+  CudaTokenMasks masks;
 };
 
 class CudaStepMemory {

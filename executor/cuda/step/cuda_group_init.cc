@@ -16,6 +16,11 @@ int LastPosition(const PlanRow& row) {
   return row.first_position + row.num_tokens - 1;
 }
 
+// Returns the first entry of arrays [2, num_places] at the group's position.
+int FirstPlaceOf(const CudaBeamState& state, const CudaGroup& group) {
+  return group.first_slot + (group.position % 2 != 0 ? state.num_places : 0);
+}
+
 }  // namespace
 
 int PlanRowOf(const StepPlan& plan, int logits_row) {
@@ -147,7 +152,8 @@ void CudaGroupInit::PutHomes(const CudaStepMemory& memory,
       states[rank] = PutPlace(memory, group, rank, delta);
     }
   }
-  delta->Put<int32_t>(state.constraint_states + group.first_slot, states);
+  delta->Put<int32_t>(state.constraint_states + FirstPlaceOf(state, group),
+                      states);
 }
 
 int32_t CudaGroupInit::PutPlace(const CudaStepMemory& memory,
@@ -157,8 +163,7 @@ int32_t CudaGroupInit::PutPlace(const CudaStepMemory& memory,
   selection_->params->constraint->stacks.places->Find(
       selection_->places[rank].state, &place);
   const CudaBeamState& state = memory.arrays().state;
-  PushdownPlace* const to = state.places + group.first_slot + rank +
-                            (group.position % 2 != 0 ? state.num_places : 0);
+  PushdownPlace* const to = state.places + FirstPlaceOf(state, group) + rank;
   const int words[] = {place.state, place.count, place.height, 0};
   delta->Put<int>(&to->state, words);
   if (place.height > 0) {

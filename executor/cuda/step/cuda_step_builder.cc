@@ -516,8 +516,8 @@ void CudaStepBuilder::PutMasks(const CudaInputBatch& batch) {
   for (const auto& [mask, list] : batch.new_masks) {
     std::vector<uint32_t> words(num_words);
     for (const TokenId token : list) words[token / 32] |= 1u << (token % 32);
-    delta_->Put<uint32_t>(memory_->arrays().masks + int64_t{mask} * num_words,
-                          words);
+    delta_->Put<uint32_t>(
+        memory_->arrays().masks.legal + int64_t{mask} * num_words, words);
   }
 }
 

@@ -256,6 +256,7 @@ CudaStepShape ShapeOf(const CudaInputBatch& batch, int num_copies) {
           .verifies_filtered = batch.verified.has_filters,
           .has_edits = batch.has_edits(),
           .has_masks = batch.has_masks(),
+          .has_state_masks = batch.has_states(),
           .has_item_masks = batch.has_items(),
           .has_pushdown_masks = batch.has_stacks(),
           .has_device_edits = batch.has_device_edits(),

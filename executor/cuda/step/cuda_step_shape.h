@@ -39,6 +39,7 @@ struct CudaStepShape {
   bool verifies_filtered = false;    // some row is filtered
   bool has_edits = false;
   bool has_masks = false;           // some row has a token mask
+  bool has_state_masks = false;     // some mask is of texts without stacks
   bool has_item_masks = false;      // some mask is of items
   bool has_pushdown_masks = false;  // some mask is of texts with stacks
   bool has_device_edits = false;    // built from histories

@@ -109,6 +109,7 @@ CudaStep AnyStep() {
   shape.verifies_filtered = upto(1) == 0;
   shape.has_edits = upto(1) == 0;
   shape.has_masks = shape.has_edits && upto(1) == 0;
+  shape.has_state_masks = shape.has_masks && upto(1) == 0;
   shape.has_item_masks = shape.has_masks && upto(1) == 0;
   shape.has_pushdown_masks = shape.has_masks && upto(1) == 0;
   shape.has_device_edits = shape.has_edits && upto(1) == 0;
@@ -163,6 +164,7 @@ CudaStep StepOfEverything() {
                 .verifies_draft_rows = true,
                 .has_edits = true,
                 .has_masks = true,
+                .has_state_masks = true,
                 .has_item_masks = true,
                 .has_pushdown_masks = true,
                 .has_partials = true,

@@ -72,29 +72,41 @@ class ItemConstraints {
         std::vector<CudaMaskCache>{{.num_jobs = 1, .num_item_jobs = num_jobs}});
     const auto device_jobs = Upload(all);
     const int num_words = NumMaskWords(vocab_size_);
-    const auto masks = Upload(
-        std::vector<uint32_t>(size_t(num_masks) * num_words, kUntouchedWord));
+    const std::vector<uint32_t> untouched(size_t(num_masks) * num_words,
+                                          kUntouchedWord);
+    const auto masks = Upload(untouched);
+    const auto continuing = Upload(untouched);
     ASSERT_OK(CudaMakeItemMasks({.vocab_size = vocab_size_,
                                  .num_rows = num_rows,
                                  .constraints = constraints.data(),
                                  .cache = cache.data(),
                                  .jobs = device_jobs.data()},
-                                masks.data(), *device, nullptr));
+                                {masks.data(), continuing.data()}, *device,
+                                nullptr));
     ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
     const std::vector<uint32_t> found = Download(masks);
+    const std::vector<uint32_t> found_continuing = Download(continuing);
     std::vector<const CudaMaskJob*> job_of(num_masks);
     for (const CudaMaskJob& job : jobs) job_of[job.mask] = &job;
     for (int m = 0; m < num_masks; ++m) {
       std::vector<uint32_t> expected(num_words, kUntouchedWord);
+      std::vector<uint32_t> expected_continuing = expected;
       if (const CudaMaskJob* const job = job_of[m]; job != nullptr) {
-        expected = reference::TokenMask(
-            TablesOf(*constraints_[job->constraint], vocab_size_),
-            {job->state, job->room});
+        const ConstraintTables tables =
+            TablesOf(*constraints_[job->constraint], vocab_size_);
+        expected = reference::TokenMask(tables, {job->state, job->room});
+        expected_continuing =
+            reference::ContinuingMask(tables, {job->state, job->room});
       }
-      const auto begin = found.begin() + int64_t{m} * num_words;
-      ASSERT_EQ(std::vector(begin, begin + num_words), expected)
-          << "mask " << m << ", state "
-          << (job_of[m] == nullptr ? -2 : job_of[m]->state);
+      SCOPED_TRACE(
+          "mask " + std::to_string(m) + ", state " +
+          std::to_string(job_of[m] == nullptr ? -2 : job_of[m]->state));
+      const auto words_of = [&](const std::vector<uint32_t>& words) {
+        const auto begin = words.begin() + int64_t{m} * num_words;
+        return std::vector(begin, begin + num_words);
+      };
+      ASSERT_EQ(words_of(found), expected);
+      ASSERT_EQ(words_of(found_continuing), expected_continuing);
     }
   }
 
@@ -195,10 +207,10 @@ TEST(CudaItemMasksTest, AnyNumberOfChildren) {
 TEST(CudaItemMasksTest, SizesMustBePossible) {
   const auto device = CudaDevice::Open(0);
   ASSERT_OK(device.status());
-  EXPECT_THAT(CudaMakeItemMasks({.vocab_size = 0, .num_rows = 3}, nullptr,
-                                *device, nullptr),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       "cannot make masks of 3 rows of 0 tokens"));
+  EXPECT_THAT(
+      CudaMakeItemMasks({.vocab_size = 0, .num_rows = 3}, {}, *device, nullptr),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               "cannot make masks of 3 rows of 0 tokens"));
 }
 
 }  // namespace

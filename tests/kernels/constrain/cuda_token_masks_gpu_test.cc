@@ -8,10 +8,12 @@
 #include <memory>
 #include <numeric>
 #include <random>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/constraint_state.h"
 #include "base/cuda.h"
 #include "constrain/regex_language.h"
 #include "kernels/constrain/cuda_constraint_tables.h"
@@ -33,6 +35,11 @@ using ::espalier::testing::StatusIs;
 using ::espalier::testing::Upload;
 
 constexpr uint32_t kUntouched = 0xABCD1234u;
+
+std::vector<uint32_t> Words(const std::vector<uint32_t>& all, int64_t first,
+                            int count) {
+  return {all.begin() + first, all.begin() + first + count};
+}
 
 // Constraints of one vocabulary, here and on the device.
 class Constraints {
@@ -77,26 +84,35 @@ class Constraints {
         {.num_jobs = static_cast<int>(jobs.size())}});
     const auto device_jobs = Upload(all);
     const int num_words = NumMaskWords(vocab_size_);
-    const auto masks = Upload(
-        std::vector<uint32_t>(size_t(num_masks) * num_words, kUntouched));
+    const std::vector<uint32_t> untouched(size_t(num_masks) * num_words,
+                                          kUntouched);
+    const auto masks = Upload(untouched);
+    const auto continuing = Upload(untouched);
     ASSERT_OK(CudaMakeTokenMasks({.vocab_size = vocab_size_,
                                   .num_rows = static_cast<int>(all.size()),
                                   .constraints = constraints.data(),
                                   .cache = cache.data(),
                                   .jobs = device_jobs.data()},
-                                 masks.data(), *device, nullptr));
+                                 {masks.data(), continuing.data()}, *device,
+                                 nullptr));
     ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
     const std::vector<uint32_t> found = Download(masks);
+    const std::vector<uint32_t> found_continuing = Download(continuing);
     std::vector<const CudaMaskJob*> job_of(num_masks);
     for (const CudaMaskJob& job : jobs) job_of[job.mask] = &job;
     for (int m = 0; m < num_masks; ++m) {
       std::vector<uint32_t> expected(num_words, kUntouched);
+      std::vector<uint32_t> expected_continuing = expected;
       if (const CudaMaskJob* const job = job_of[m]; job != nullptr) {
-        expected = reference::TokenMask(
-            *constraints_[job->constraint]->tables(), {job->state, job->room});
+        const ConstraintTables tables =
+            *constraints_[job->constraint]->tables();
+        expected = reference::TokenMask(tables, {job->state, job->room});
+        expected_continuing =
+            reference::ContinuingMask(tables, {job->state, job->room});
       }
-      const auto begin = found.begin() + int64_t{m} * num_words;
-      ASSERT_EQ(std::vector(begin, begin + num_words), expected)
+      const int64_t first = int64_t{m} * num_words;
+      ASSERT_EQ(Words(found, first, num_words), expected) << "mask " << m;
+      ASSERT_EQ(Words(found_continuing, first, num_words), expected_continuing)
           << "mask " << m;
     }
   }
@@ -152,8 +168,8 @@ TEST(CudaTokenMasksTest, SizesMustBePossible) {
   const auto is_refused = StatusIs(absl::StatusCode::kInvalidArgument,
                                    "cannot make masks of 0 rows of 10 tokens");
   const CudaMaskInputs inputs = {.vocab_size = 10};
-  EXPECT_THAT(CudaMakeTokenMasks(inputs, nullptr, *device, nullptr),
-              is_refused);
+  EXPECT_THAT(CudaMakeTokenMasks(inputs, {}, *device, nullptr), is_refused);
+  EXPECT_THAT(CudaAdvancePlaces(inputs, nullptr), is_refused);
   EXPECT_THAT(CudaFindMasks(inputs, 0, nullptr, nullptr, 1, nullptr),
               is_refused);
 }
@@ -181,8 +197,10 @@ TEST(CudaTokenMasksTest, EachRowFindsTheMaskOfItsPlace) {
       // Constraints still have what the last cache left.
       epoch += 100;
       auto cache = Upload(std::vector<CudaMaskCache>{{.epoch = epoch}});
-      const auto masks = Upload(std::vector<uint32_t>(
-          size_t(num_rows + num_cached) * num_words, kUntouched));
+      const std::vector<uint32_t> untouched(
+          size_t(num_rows + num_cached) * num_words, kUntouched);
+      const auto masks = Upload(untouched);
+      const auto continuing = Upload(untouched);
       const auto jobs = Upload(std::vector<CudaMaskJob>(2 * num_rows));
       int64_t num_made = 0;
       for (int step = 0; step < Cases(30, 8); ++step) {
@@ -190,14 +208,19 @@ TEST(CudaTokenMasksTest, EachRowFindsTheMaskOfItsPlace) {
                      std::to_string(num_cached) + " masks, step " +
                      std::to_string(step));
         std::vector<CudaMaskRow> rows(num_rows);
-        std::vector<int32_t> states(num_rows + 2);
+        const int num_places = num_rows + 2;
+        std::vector<int32_t> states(2 * num_places);
+        std::vector<int> parents(num_places, -1);
+        std::vector<TokenId> fed(num_places);
         std::vector<int> tokens(num_rows);
         std::iota(tokens.begin(), tokens.end(), 0);
         std::ranges::shuffle(tokens, random);
         std::vector<int> positions(num_rows);
         std::vector<MaskedState> places(num_rows);
+        std::set<int> parents_of;
         for (int row = 0; row < num_rows; ++row) {
-          positions[row] = static_cast<int>(random() % 50);
+          // One half of the states is read, and the other one written.
+          positions[row] = static_cast<int>(random() % 25) * 2 + step % 2;
         }
         for (int row = 0; row < num_rows; ++row) {
           if (random() % 8 == 0) continue;  // without a constraint
@@ -209,17 +232,34 @@ TEST(CudaTokenMasksTest, EachRowFindsTheMaskOfItsPlace) {
           places[row] = {static_cast<int32_t>(random() % (num_states + 1)),
                          rooms[random() % std::size(rooms)]};
           const bool is_beam = random() % 2 == 0;
-          if (is_beam && random() % 8 == 0) places[row].state = -1;
           rows[row] = {.constraint = constraint,
                        .state = places[row].state,
                        .room = places[row].room};
           if (!is_beam) continue;
-          states[row + 2] = places[row].state;
+          // A beam after a token of its parent, if it has one.
+          const int position = positions[tokens[row]];
+          const int parent = (row * 7 + 3) % num_places;
+          const TextConstraint& texts = constraints.at(constraint);
+          const auto legal =
+              texts.LegalTokens(places[row].state, 1'000'000).tokens;
+          if (parents_of.insert(parent).second && !legal.empty() &&
+              random() % 8 != 0) {
+            parents[row + 2] = parent;
+            fed[row + 2] = legal[random() % legal.size()];
+            states[(position + 1) % 2 * num_places + parent] =
+                places[row].state;
+            places[row].state =
+                AdvanceState(*texts.tables(), places[row].state, fed[row + 2]);
+          } else {
+            places[row].state = -1;
+          }
           rows[row] = {.constraint = constraint,
                        .beam = row + 2,
                        .room = places[row].room + positions[tokens[row]]};
         }
         const auto device_rows = Upload(rows);
+        const auto device_parents = Upload(parents);
+        const auto device_fed = Upload(fed);
         const auto device_states = Upload(states);
         const auto device_tokens = Upload(tokens);
         const auto device_positions = Upload(positions);
@@ -229,20 +269,26 @@ TEST(CudaTokenMasksTest, EachRowFindsTheMaskOfItsPlace) {
         const CudaMaskInputs inputs = {.vocab_size = kVocabSize,
                                        .num_rows = num_rows,
                                        .num_cached_masks = num_cached,
+                                       .num_places = num_places,
                                        .constraints = on_device.data(),
                                        .rows = device_rows.data(),
-                                       .states = device_states.data(),
                                        .logits_tokens = device_tokens.data(),
                                        .positions = device_positions.data(),
+                                       .parents = device_parents.data(),
+                                       .tokens = device_fed.data(),
+                                       .states = device_states.data(),
                                        .cache = cache.data(),
                                        .jobs = jobs.data()};
         ASSERT_OK(CudaFindMasks(inputs, num_rows, numbers.data(), again.data(),
                                 kStride, nullptr));
-        ASSERT_OK(CudaMakeTokenMasks(inputs, masks.data(), *device, nullptr));
+        ASSERT_OK(CudaMakeTokenMasks(inputs, {masks.data(), continuing.data()},
+                                     *device, nullptr));
         ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
         const auto found_numbers = Download(numbers);
         ASSERT_EQ(Download(again), found_numbers);
         const auto found = Download(masks);
+        const auto found_states = Download(device_states);
+        const auto found_continuing = Download(continuing);
         for (int row = 0; row < num_rows; ++row) {
           const int mask = found_numbers[kStride * row];
           if (rows[row].constraint < 0) {
@@ -251,14 +297,22 @@ TEST(CudaTokenMasksTest, EachRowFindsTheMaskOfItsPlace) {
           }
           ASSERT_GE(mask, 0);
           ASSERT_TRUE(mask == row || mask >= num_rows) << mask;
+          if (rows[row].beam >= 0) {
+            ASSERT_EQ(found_states[positions[tokens[row]] % 2 * num_places +
+                                   rows[row].beam],
+                      places[row].state);
+          }
           if (rows[row].beam >= 0 && places[row].state < 0) continue;
-          const auto begin = found.begin() + int64_t{mask} * num_words;
-          ASSERT_EQ(
-              std::vector(begin, begin + num_words),
-              reference::TokenMask(
-                  *constraints.at(rows[row].constraint).tables(), places[row]))
-              << "row " << row << ", state " << places[row].state << ", room "
-              << places[row].room;
+          SCOPED_TRACE("row " + std::to_string(row) + ", state " +
+                       std::to_string(places[row].state) + ", room " +
+                       std::to_string(places[row].room));
+          const ConstraintTables tables =
+              *constraints.at(rows[row].constraint).tables();
+          const int64_t first = int64_t{mask} * num_words;
+          ASSERT_EQ(Words(found, first, num_words),
+                    reference::TokenMask(tables, places[row]));
+          ASSERT_EQ(Words(found_continuing, first, num_words),
+                    reference::ContinuingMask(tables, places[row]));
         }
         // As CudaUpdateBeams ends a step.
         CudaMaskCache after = Download(cache)[0];

@@ -9,12 +9,14 @@
 
 #include "kernels/constrain/token_masks.h"
 #include "tests/few_cases.h"
+#include "tests/kernels/constrain/continuing_masks.h"
 #include "tests/kernels/constrain/random_items.h"
 
 namespace espalier {
 namespace {
 
 using ::espalier::testing::Cases;
+using ::espalier::testing::ContinuingMaskOf;
 using ::espalier::testing::RandomItemConstraint;
 using ::espalier::testing::TablesOf;
 
@@ -44,6 +46,10 @@ TEST(ItemMasksTest, MasksAreTheListsOfTheConstraint) {
         const std::vector<uint32_t> mask = reference::TokenMask(
             TablesOf(*constraint, vocab_size), {state, room});
         ASSERT_EQ(mask, ItemMaskOf(*constraint, vocab_size, state, room))
+            << "state " << state << ", room " << room;
+        ASSERT_EQ(reference::ContinuingMask(TablesOf(*constraint, vocab_size),
+                                            {state, room}),
+                  ContinuingMaskOf(*constraint, mask, state, room))
             << "state " << state << ", room " << room;
         for (TokenId token = 0; token < vocab_size; ++token) {
           if (!IsInMask(mask.data(), token)) continue;

@@ -13,12 +13,14 @@
 #include "base/constraint_state.h"
 #include "kernels/constrain/token_masks.h"
 #include "tests/few_cases.h"
+#include "tests/kernels/constrain/continuing_masks.h"
 #include "tests/kernels/constrain/random_pushdown_constraints.h"
 
 namespace espalier {
 namespace {
 
 using ::espalier::testing::Cases;
+using ::espalier::testing::ContinuingMaskOf;
 using ::espalier::testing::PushdownConstraintOf;
 using ::espalier::testing::PushdownGrammars;
 using ::espalier::testing::PushdownSchemas;
@@ -48,10 +50,31 @@ void ExpectSamePlace(const PushdownPlace& place, const PushdownPlace& other) {
   }
 }
 
+// With a similar count the same tokens are legal, and continue, in any room,
+// and no more of them in less.
+void ExpectSimilarCount(const ConstraintTables& tables,
+                        const PushdownPlace& place, int* num_similar) {
+  PushdownPlace similar = place;
+  similar.count = SimilarCount(
+      tables.stacks, AutomatonState(tables, place.state), place.count);
+  if (similar.count == place.count) return;
+  ++*num_similar;
+  EXPECT_EQ(reference::TokenMask(tables, similar, INT32_MAX),
+            reference::TokenMask(tables, place, INT32_MAX));
+  EXPECT_EQ(reference::ContinuingMask(tables, similar, INT32_MAX),
+            reference::ContinuingMask(tables, place, INT32_MAX));
+  for (const int32_t room : {1, 3, 9, 20, 40}) {
+    const auto few = reference::TokenMask(tables, similar, room);
+    const auto many = reference::TokenMask(tables, place, room);
+    for (size_t w = 0; w < few.size(); ++w) EXPECT_EQ(few[w] & ~many[w], 0u);
+  }
+}
+
 // Follows random legal tokens; returns the number of masks.
 int FollowTokens(const PushdownConstraint& constraint,
                  const ConstraintTables& tables, int max_tokens,
-                 std::mt19937_64& random, int* max_height, int* num_near) {
+                 std::mt19937_64& random, int* max_height, int* num_near,
+                 int* num_similar) {
   int num_masks = 0;
   int32_t state = constraint.start();
   PushdownPlace place;
@@ -62,9 +85,15 @@ int FollowTokens(const PushdownConstraint& constraint,
       const auto mask = reference::TokenMask(tables, place, room);
       EXPECT_EQ(mask, MaskOf(constraint, tables.vocab_size, state, room))
           << "room " << room;
+      EXPECT_EQ(reference::ContinuingMask(tables, place, room),
+                ContinuingMaskOf(constraint, mask, state, room))
+          << "room " << room;
       if (room == kManyTokens) far = mask;
       *num_near += mask == far ? 0 : 1;
       ++num_masks;
+    }
+    if (HasTokens(tables, place.state)) {
+      ExpectSimilarCount(tables, place, num_similar);
     }
     const auto legal = constraint.LegalTokens(state, kManyTokens).tokens;
     if (legal.empty()) break;
@@ -99,6 +128,7 @@ TEST(PushdownMasksTest, MasksAndPlacesAreThoseOfTheConstraint) {
   std::mt19937_64 random(15);
   int num_masks = 0;
   int num_near = 0;
+  int num_similar = 0;
   int max_height = 0;
   int num_with = 0;
   int num_without = 0;
@@ -113,12 +143,13 @@ TEST(PushdownMasksTest, MasksAndPlacesAreThoseOfTheConstraint) {
     if (!tables) continue;
     for (int walk = 0; walk < 3; ++walk) {
       num_masks += FollowTokens(*constraint, *tables, 30, random, &max_height,
-                                &num_near);
+                                &num_near, &num_similar);
     }
   }
   EXPECT_GT(num_with, 4 * num_without);
   EXPECT_GT(num_masks, Cases(10'000, 1'000));
   EXPECT_GT(num_near, Cases(2'000, 200));
+  EXPECT_GT(num_similar, Cases(100, 10));
   EXPECT_GT(max_height, 8);
 }
 

@@ -10,12 +10,14 @@
 
 #include "base/constraint_state.h"
 #include "tests/few_cases.h"
+#include "tests/kernels/constrain/continuing_masks.h"
 #include "tests/kernels/constrain/random_constraints.h"
 
 namespace espalier {
 namespace {
 
 using ::espalier::testing::Cases;
+using ::espalier::testing::ContinuingMaskOf;
 using ::espalier::testing::RandomTextConstraint;
 using ::espalier::testing::RandomTokenVocabulary;
 
@@ -50,6 +52,9 @@ TEST(TokenMasksTest, MasksAndStatesAreThoseOfTheConstraint) {
         const std::vector<uint32_t> mask =
             reference::TokenMask(*tables, {s, room});
         EXPECT_EQ(mask, MaskOf(*constraint, s, room)) << "state " << s;
+        EXPECT_EQ(reference::ContinuingMask(*tables, {s, room}),
+                  ContinuingMaskOf(*constraint, mask, s, room))
+            << "state " << s;
         ++num_masks;
         num_near += before.empty() || before == mask ? 0 : 1;
         before = mask;

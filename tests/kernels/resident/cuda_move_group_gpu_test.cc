@@ -31,14 +31,17 @@ std::ostream& operator<<(std::ostream& out, const GroupMove& move) {
 
 class MoveGroupTest : public ::testing::TestWithParam<GroupMove> {
  protected:
-  static constexpr int kNumArrays = 10;
+  static constexpr int kNumArrays = 11;
 
   void SetUp() override {
     const GroupMove& move = GetParam();
     const int num_slots = move.from + move.num_slots + 2;
     for (int i = 0; i < kTables; ++i) arrays_[i] = words_.Add(num_slots);
-    num_places_ = move.stride > 100 ? 0 : num_slots;
-    arrays_[kPlaces] = words_.Add(2 * num_places_ * kPlaceWords);
+    num_places_ = num_slots;
+    arrays_[kStates] = words_.Add(2 * num_slots);
+    has_places_ = move.stride <= 100;
+    arrays_[kPlaces] =
+        words_.Add(has_places_ ? 2 * num_slots * kPlaceWords : 0);
     arrays_[kTables] = words_.Add(num_slots * move.stride);
     std::mt19937 random(move.from + 31 * move.stride);
     // Slots, some of them -1 (unused); all other words are arbitrary.
@@ -56,10 +59,10 @@ class MoveGroupTest : public ::testing::TestWithParam<GroupMove> {
             .cum_log_probs = words_.At<float>(arrays_[1]),
             .slots = words_.At<int>(arrays_[kSlots]),
             .samples = words_.At<uint32_t>(arrays_[3]),
-            .constraint_states = words_.At<int32_t>(arrays_[6]),
-            .places = num_places_ > 0
-                          ? words_.At<PushdownPlace>(arrays_[kPlaces])
-                          : nullptr,
+            .parents = words_.At<int>(arrays_[kParents]),
+            .constraint_states = words_.At<int32_t>(arrays_[kStates]),
+            .places = has_places_ ? words_.At<PushdownPlace>(arrays_[kPlaces])
+                                  : nullptr,
             .sources = words_.At<int>(arrays_[kSources]),
             .tails = words_.At<int>(arrays_[5]),
             .tables = words_.At<int>(arrays_[kTables]),
@@ -78,12 +81,15 @@ class MoveGroupTest : public ::testing::TestWithParam<GroupMove> {
     };
     for (int i = 0; i < kPositions; ++i) copy(arrays_[i], 1);
     copy(arrays_[kTables], stride);
-    if (num_places_ > 0) {
+    copy(arrays_[kStates], 1);
+    copy(arrays_[kStates] + num_places_, 1);
+    if (has_places_) {
       copy(arrays_[kPlaces], kPlaceWords);
       copy(arrays_[kPlaces] + num_places_ * kPlaceWords, kPlaceWords);
     }
     moved[arrays_[kPositions] + to] = words_.host[arrays_[kPositions] + from];
-    for (const int array : {arrays_[kSlots], arrays_[kSources]}) {
+    for (const int array :
+         {arrays_[kSlots], arrays_[kSources], arrays_[kParents]}) {
       for (int i = 0; i < num_slots; ++i) {
         int& slot = moved[array + to + i];
         if (slot >= 0) slot += to - from;
@@ -92,13 +98,14 @@ class MoveGroupTest : public ::testing::TestWithParam<GroupMove> {
     return moved;
   }
 
-  static constexpr int kSlots = 2, kSources = 4, kPositions = 7, kTables = 8,
-                       kPlaces = 9;
+  static constexpr int kSlots = 2, kSources = 4, kParents = 6, kPositions = 7,
+                       kTables = 8, kPlaces = 9, kStates = 10;
   static constexpr int kPlaceWords = sizeof(PushdownPlace) / sizeof(int);
 
   DeviceWords words_;
   std::array<int, kNumArrays> arrays_ = {};
   int num_places_ = 0;
+  bool has_places_ = false;
   CudaStream stream_;
 };
 

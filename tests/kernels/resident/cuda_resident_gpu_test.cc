@@ -49,6 +49,8 @@ constexpr int kGroupWords = sizeof(CudaResidentGroup) / sizeof(int);
 constexpr int kMaskWords = sizeof(CudaMaskCache) / sizeof(int);
 constexpr int kDrawWords = sizeof(CudaDraw) / sizeof(int);
 constexpr int kPlaceWords = sizeof(PushdownPlace) / sizeof(int);
+constexpr int kMaskRowWords = sizeof(CudaMaskRow) / sizeof(int);
+constexpr int kEditWords = sizeof(CudaRowEdits) / sizeof(int);
 
 struct Shape {
   int page_size;
@@ -143,8 +145,9 @@ class ResidentTest : public ::testing::TestWithParam<Shape> {
       }
     }
     CudaResidentGroup& on_device = group->on_device;
-    on_device.constraint = static_cast<int>(constraints_.size());
-    on_device.end_position = group->position + GetParam().num_steps + 3;
+    on_device.has_constraint = 1;
+    group->constraint_idx = static_cast<int>(constraints_.size());
+    group->end_position = group->position + GetParam().num_steps + 3;
     const bool draws = on_device.first_draw >= 0;
     if (!draws) on_device.max_candidates = group->selection.num_candidates;
     group->states.assign(on_device.num_slots, -1);
@@ -187,8 +190,7 @@ class ResidentTest : public ::testing::TestWithParam<Shape> {
     cums_ = words_.Add(num_slots_);
     slots_ = words_.Add(num_slots_);
     samples_ = words_.Add(num_slots_);
-    states_ = words_.Add(num_slots_);
-    found_states_ = words_.Add(num_candidates_);
+    states_ = words_.Add(2 * num_slots_);
     parents_ = words_.Add(num_slots_);
     places_ = words_.Add(2 * num_slots_ * kPlaceWords);
     draws_ = words_.Add(kDrawWords * num_draws_);
@@ -211,19 +213,24 @@ class ResidentTest : public ::testing::TestWithParam<Shape> {
     copies_ = words_.Add(3 * num_slots_);
     num_copies_ = words_.Add(1);
     clock_ = words_.Add(4);
-    scratch_ = words_.Add(4 * num_slots_);
+    scratch_ = words_.Add(3 * num_slots_);
+    mask_rows_ = words_.Add(kMaskRowWords * num_rows_);
+    row_edits_ = words_.Add(kEditWords * num_rows_);
+    continuing_ = words_.Add(NumMaskWords(kVocabSize) * num_rows_);
     masks_ = words_.Add(kMaskWords);
     candidates_ = words_.Add(3 * num_candidates_);
     counts_ = words_.Add(num_groups);
     words_.Upload();
     if (!constraints_.empty()) device_constraints_ = Upload(constraints_);
+    mask_jobs_ = Upload(std::vector<CudaMaskJob>(2 * num_rows_));
+    pushdown_jobs_ = Upload(std::vector<CudaPushdownJob>(2 * num_rows_));
+    found_ = Upload(std::vector<int>(num_rows_));
     state_ = {.tokens = words_.At<int>(tokens_),
               .cum_log_probs = words_.At<float>(cums_),
               .slots = words_.At<int>(slots_),
               .samples = words_.At<uint32_t>(samples_),
-              .constraint_states = words_.At<int32_t>(states_),
-              .found_states = words_.At<int32_t>(found_states_),
               .parents = words_.At<int>(parents_),
+              .constraint_states = words_.At<int32_t>(states_),
               .places = words_.At<PushdownPlace>(places_),
               .sources = words_.At<int>(sources_),
               .tails = words_.At<int>(tails_),
@@ -245,7 +252,9 @@ class ResidentTest : public ::testing::TestWithParam<Shape> {
               .clock = words_.At<CudaStepClock>(clock_),
               .scratch = words_.At<int>(scratch_),
               .masks = words_.At<CudaMaskCache>(masks_),
-              .constraints = device_constraints_.data(),
+              .row_edits = words_.At<CudaRowEdits>(row_edits_),
+              .continuing = words_.At<uint32_t>(continuing_),
+              .num_mask_words = NumMaskWords(kVocabSize),
               .num_cached_masks = 4,
               .num_places = num_slots_,
               .table_stride = stride_,
@@ -287,8 +296,8 @@ class ResidentTest : public ::testing::TestWithParam<Shape> {
           {first, group.on_device.num_slots, group.on_device.num_shared_pages,
            group.on_device.first_eos, group.on_device.num_eos,
            group.on_device.first_draw, group.on_device.num_draws,
-           group.on_device.num_prompt_tokens, group.on_device.constraint,
-           group.on_device.end_position, group.on_device.max_candidates});
+           group.on_device.num_prompt_tokens, group.on_device.has_constraint,
+           group.on_device.max_candidates});
       Put(selections_ + 5 * static_cast<int>(g),
           {group.selection.first_row, group.selection.num_rows,
            group.selection.num_candidates, group.selection.first_candidate, 0});
@@ -319,26 +328,31 @@ class ResidentTest : public ::testing::TestWithParam<Shape> {
     group.constraint->tables()->stacks.places->Find(group.states[rank], &place);
     return place;
   }
+  // Returns the index of the state and place of a beam.
+  int EntryOf(const HostGroup& group, int rank) const {
+    return group.position % 2 * num_slots_ + group.on_device.first_slot + rank;
+  }
   // Returns the offset of the beam's place.
   int PlaceAt(const HostGroup& group, int rank) const {
-    const int beam = group.on_device.first_slot + rank;
-    return places_ + (group.position % 2 * num_slots_ + beam) * kPlaceWords;
+    return places_ + EntryOf(group, rank) * kPlaceWords;
   }
 
   // Before the first token stacks are empty.
   void PutStates(const HostGroup& group) {
-    const int first = group.on_device.first_slot;
-    if (!HasStacks(group)) return Put(states_ + first, group.states);
+    if (group.states.empty()) return;
+    if (!HasStacks(group)) {
+      return Put(states_ + EntryOf(group, 0), group.states);
+    }
     for (int rank = 0; rank < std::ssize(group.states); ++rank) {
       const int32_t state = PlaceOf(group, rank).state;
-      Put(states_ + first + rank, {state});
+      Put(states_ + EntryOf(group, rank), {state});
       Put(PlaceAt(group, rank), {state, 0, 0, 0});
     }
   }
 
   void ExpectStates(const HostGroup& group) {
     const std::vector<int> states =
-        words_.Slice(states_ + group.on_device.first_slot, group.states.size());
+        words_.Slice(states_ + EntryOf(group, 0), group.states.size());
     if (!HasStacks(group)) {
       EXPECT_EQ(states, group.states);
       return;
@@ -360,6 +374,50 @@ class ResidentTest : public ::testing::TestWithParam<Shape> {
             << "rank " << rank << ", room " << room;
       }
     }
+  }
+
+  // Gives each row a mask, and from the second step on its beam, if that has
+  // states.
+  void PutMaskRows() {
+    std::vector<int> mask_rows(size_t(kMaskRowWords) * num_rows_, -1);
+    std::vector<int> row_edits(size_t(kEditWords) * num_rows_);
+    for (int row = 0; row < num_rows_; ++row) {
+      row_edits[(row + 1) * kEditWords - 1] = MaskOf(row);
+    }
+    for (const HostGroup& group : groups_) {
+      if (group.constraint == nullptr || step_ == 0) continue;
+      for (int rank = 0; rank < group.on_device.num_slots; ++rank) {
+        int* const words =
+            &mask_rows[kMaskRowWords * (group.selection.first_row + rank)];
+        words[0] = group.constraint_idx;
+        words[1] = group.on_device.first_slot + rank;
+      }
+    }
+    Put(mask_rows_, mask_rows);
+    Put(row_edits_, row_edits);
+  }
+  int MaskOf(int row) const { return num_rows_ - 1 - row; }
+
+  // Puts the bits of candidates; all others are arbitrary.
+  void PutContinuing(const std::vector<std::vector<Candidate>>& candidates) {
+    const int num_words = NumMaskWords(kVocabSize);
+    std::vector<int> masks(size_t(num_rows_) * num_words);
+    for (int& word : masks) word = static_cast<int>(random_());
+    for (size_t g = 0; g < groups_.size(); ++g) {
+      const HostGroup& group = groups_[g];
+      if (group.constraint == nullptr) continue;
+      const int room = group.end_position - group.position - 1;
+      for (const auto& [beam, token, cum] : candidates[g]) {
+        if (token < 0) continue;
+        const bool continues = !group.constraint->ends(
+            group.constraint->Advance(group.states[beam], token), room);
+        const int mask = MaskOf(group.selection.first_row + beam);
+        int& word = masks[mask * num_words + token / 32];
+        const int bit = static_cast<int>(1u << (token % 32));
+        word = continues ? word | bit : word & ~bit;
+      }
+    }
+    Put(continuing_, masks);
   }
 
   static std::vector<int> GlobalSlots(const HostGroup& group) {
@@ -434,11 +492,10 @@ class ResidentTest : public ::testing::TestWithParam<Shape> {
   // A token that may follow; with a constraint mostly one that is legal.
   TokenId AnyToken(const HostGroup& group, int rank) {
     if (group.constraint == nullptr) return Below(kVocabSize);
-    const auto tokens =
-        group.constraint
-            ->LegalTokens(group.states[rank],
-                          group.on_device.end_position - group.position)
-            .tokens;
+    const auto tokens = group.constraint
+                            ->LegalTokens(group.states[rank],
+                                          group.end_position - group.position)
+                            .tokens;
     return tokens[Below(static_cast<int>(tokens.size()))];
   }
 
@@ -542,10 +599,34 @@ class ResidentTest : public ::testing::TestWithParam<Shape> {
   void RunStep() {
     if (step_ == GetParam().num_steps / 2) MoveGroups();
     AttachTails();
+    PutMaskRows();
     ApplyDelta();
     ASSERT_OK(CudaPrepareInputs(state_, padded_rows(), stream_.get()));
+    const CudaMaskInputs inputs = {.vocab_size = kVocabSize,
+                                   .num_rows = num_rows_,
+                                   .num_places = num_slots_,
+                                   .constraints = device_constraints_.data(),
+                                   .rows = words_.At<CudaMaskRow>(mask_rows_),
+                                   .logits_tokens = state_.logits_tokens,
+                                   .positions = state_.batch_positions,
+                                   .parents = state_.parents,
+                                   .tokens = state_.tokens,
+                                   .states = state_.constraint_states,
+                                   .places = state_.places,
+                                   .cache = state_.masks,
+                                   .jobs = mask_jobs_.data(),
+                                   .pushdown_jobs = pushdown_jobs_.data()};
+    ASSERT_OK(CudaAdvancePlaces(inputs, stream_.get()));
+    ASSERT_OK(CudaFindMasks(inputs, num_rows_, found_.data(), nullptr, 1,
+                            stream_.get()));
     Wait();
     words_.Download();
+    for (const HostGroup& group : groups_) {
+      if (group.constraint == nullptr) continue;
+      SCOPED_TRACE("states of the group at slot " +
+                   std::to_string(group.on_device.first_slot));
+      ASSERT_NO_FATAL_FAILURE(ExpectStates(group));
+    }
     std::vector<Move> copies;
     for (HostGroup& group : groups_) MoveForks(group, page_size_, &copies);
     std::sort(copies.begin(), copies.end());
@@ -556,29 +637,21 @@ class ResidentTest : public ::testing::TestWithParam<Shape> {
                                                  : AnyDraws(group));
     }
     UploadCandidates(candidates);
+    PutContinuing(candidates);
     CudaMaskCache masks = AnyMasks();
     Put(masks_, {static_cast<int>(masks.epoch), masks.num_taken, masks.num_jobs,
                  masks.num_item_jobs, masks.num_pushdown_jobs});
     ApplyDelta();
     const auto num_groups = static_cast<int>(groups_.size());
-    ASSERT_OK(CudaFindStates(state_, words_.At<Candidate>(candidates_),
-                             words_.At<int>(counts_), num_groups, 7,
-                             stream_.get()));
     ASSERT_OK(CudaUpdateBeams(state_, words_.At<Candidate>(candidates_),
                               words_.At<int>(counts_), reports_, num_groups,
                               stream_.get()));
-    ASSERT_OK(
-        CudaAdvancePlaces(state_, num_groups, 1 + Below(400), stream_.get()));
     Wait();
     words_.Download();
     ExpectReport(candidates);
     ExpectMasks(masks);
     for (size_t g = 0; g < groups_.size(); ++g) {
-      HostGroup& group = groups_[g];
-      Advance(group, candidates[g]);
-      if (group.constraint == nullptr) continue;
-      SCOPED_TRACE("states of group " + std::to_string(g));
-      ASSERT_NO_FATAL_FAILURE(ExpectStates(group));
+      Advance(groups_[g], candidates[g]);
     }
     ++step_;
   }
@@ -603,8 +676,11 @@ class ResidentTest : public ::testing::TestWithParam<Shape> {
   std::vector<CudaConstraintTables> constraint_tables_;
   std::vector<CudaConstraint> constraints_;
   DeviceBuffer<CudaConstraint> device_constraints_;
+  DeviceBuffer<CudaMaskJob> mask_jobs_;
+  DeviceBuffer<CudaPushdownJob> pushdown_jobs_;
+  DeviceBuffer<int> found_;
   int samples_, draws_, states_, masks_;
-  int found_states_, parents_, places_;
+  int parents_, places_, mask_rows_, row_edits_, continuing_;
   int tokens_, cums_, slots_, sources_, tails_, tables_, positions_,
       page_tokens_;
   int num_groups_at_, groups_at_, selections_, row_groups_, eos_;

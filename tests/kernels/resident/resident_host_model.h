@@ -30,8 +30,11 @@ struct HostGroup {
   std::vector<float> cums;
   std::vector<int> slots;
   std::vector<uint32_t> samples;  // groups of samples only
-  // With a constraint: it, and the states by rank; -1: no beam.
+  // With a constraint: it and its number on the device, the position from which
+  // there is no room for tokens, and the states by rank; -1: no beam.
   std::shared_ptr<const Constraint> constraint;
+  int constraint_idx = -1;
+  int end_position = 0;
   std::vector<int32_t> states;
   int num_beams = 1;
   std::vector<std::pair<int, int>> moves;  // from slot, to slot
@@ -73,7 +76,7 @@ inline void Advance(HostGroup& group,
   std::fill(group.samples.begin(), group.samples.end(), kNoSample);
   const std::vector<int32_t> states = group.states;
   std::fill(group.states.begin(), group.states.end(), -1);
-  const int room = group.on_device.end_position - group.position - 1;
+  const int room = group.end_position - group.position - 1;
   const bool may_lack = candidates.size() >= group.on_device.max_candidates;
   for (size_t i = 0; i < candidates.size(); ++i) {
     const Candidate& candidate = candidates[i];

@@ -506,8 +506,7 @@ TEST(CudaInputBatchTest, RowsHavePlacesWhoseMasksTheDeviceFinds) {
   EXPECT_TRUE(batch.has_masks());
   EXPECT_FALSE(batch.has_items());
   EXPECT_EQ(batch.edits.size(), 1u);
-  EXPECT_EQ(batch.groups[0].constraint, 2);
-  EXPECT_EQ(batch.groups[0].end_position, 14);
+  EXPECT_EQ(batch.groups[0].has_constraint, 1);
   EXPECT_EQ(batch.groups[0].max_candidates, 4);
   for (int row = 0; row < 3; ++row) {
     EXPECT_EQ(batch.row_edits[row].is_allow_list, 0);

@@ -4,6 +4,7 @@
 // stacks, items and lists.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <random>
@@ -336,18 +337,33 @@ TEST_F(CudaPushdownTest, DraftsAreVerifiedWithTheirStacks) {
 // Beams move to other slots, and few pages preempt some, whose stacks are sent
 // again.
 TEST_F(CudaPushdownTest, StacksMoveWithTheirBeams) {
-  const std::vector<Request> requests = Requests(Cases(40, 30), 6);
+  std::vector<Request> requests = Requests(Cases(40, 30), 6);
+  for (Request& request : requests) {
+    GenerationParams& params = request.params;
+    params.num_beams = std::min<int64_t>(params.num_beams, 16);
+    params.num_return_sequences = params.num_beams;
+  }
   const Answers expected =
       Drive(*MakeExecutor(host_, *pool_), requests, Options(1));
   CudaTransformerOptions options = Float32();
   options.page_size = 3;
-  options.kv_cache_bytes = 24 << 20;
+  options.kv_cache_bytes = 5 << 20;  // one request at its longest
   OnDevice device = Load(options);
   ASSERT_NE(device.steps, nullptr);
   DriveOptions drive = Options(2);
-  drive.scheduler.max_running = 8;
+  drive.scheduler.max_running = 16;
+  SchedulerStats stats;
+  drive.before_plan = [&](const Scheduler& scheduler, int) {
+    stats = scheduler.stats();
+  };
   const Answers ahead = Drive(*device.steps, requests, drive);
   ExpectSame(expected, ahead, "few pages");
+  std::printf("%d preemptions, %d tail copies, %d pages at most\n",
+              static_cast<int>(stats.num_preemptions),
+              static_cast<int>(stats.num_tail_copies),
+              static_cast<int>(stats.peak_pages));
+  EXPECT_GT(stats.num_preemptions, 0);
+  EXPECT_GT(stats.num_tail_copies, 0);  // beams changed slots
 }
 
 }  // namespace

@@ -19,15 +19,21 @@
 #include "serve/request_traces.h"
 #include "text/chat/tool_call_format.h"
 
-namespace espalier::serve {
+namespace espalier {
 
-// Limits of /v1/audio.
+class VoiceActivity;
+
+namespace serve {
+
+// Limits and means of /v1/audio.
 struct SpeechOptions {
   int64_t max_audio_bytes = int64_t{25} << 20;  // a file
   // A file of a few bytes may have hours of audio.
   int64_t max_audio_seconds = 4 * 3600;
   // At a time; more wait. A window of each is decoded at a time.
   int max_transcriptions = 16;
+  // Finds speech for calls with vad_filter, which are refused where it is null.
+  std::shared_ptr<const VoiceActivity> voice_activity = nullptr;
 };
 
 struct ServerOptions {
@@ -92,4 +98,5 @@ absl::StatusOr<bool> ReachesOnlyThisMachine(const std::string& host);
 // host without an address if no key is needed.
 absl::Status CheckServerOptions(const ServerOptions& options);
 
-}  // namespace espalier::serve
+}  // namespace serve
+}  // namespace espalier

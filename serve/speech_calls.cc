@@ -267,7 +267,15 @@ absl::Status CheckClips(const TranscribeOptions& options,
 
 // Prompts are tokenized for it.
 asio::awaitable<absl::Status> SpeechAnswerer::Check() {
-  const TranscribeOptions& options = running_->call.options;
+  TranscribeOptions& options = running_->call.options;
+  if (running_->call.vad_filter) {
+    options.voice_activity = server_->options.speech.voice_activity;
+    if (options.voice_activity == nullptr) {
+      co_return openai::RefuseField(
+          "vad_filter",
+          "vad_filter must be false: the server has no --vad-model");
+    }
+  }
   const absl::Status clips =
       CheckClips(options, server_->options.speech.max_audio_seconds);
   if (!clips.ok()) co_return running_->call.InWordsOfForm(clips);

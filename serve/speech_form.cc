@@ -142,6 +142,31 @@ absl::Status MaxInitialTimestamp(const SpeechField& field, SpeechCall* call) {
   return ReadOptional(field, &call->options.max_initial_timestamp);
 }
 
+template <double VadOptions::*kMember>
+absl::Status VadNumber(const SpeechField& field, SpeechCall* call) {
+  ASSIGN_OR_RETURN(call->options.vad_options.*kMember,
+                   ReadNumber(field, field.values[0]));
+  return absl::OkStatus();
+}
+
+absl::Status VadNegThreshold(const SpeechField& field, SpeechCall* call) {
+  return ReadOptional(field, &call->options.vad_options.neg_threshold);
+}
+
+absl::Status VadFilter(const SpeechField& field, SpeechCall* call) {
+  ASSIGN_OR_RETURN(call->vad_filter, ReadBool(field));
+  return absl::OkStatus();
+}
+
+absl::Status BatchSize(const SpeechField& field, SpeechCall* call) {
+  ASSIGN_OR_RETURN(const int64_t size, ReadInteger(field, field.values[0]));
+  if (size < 1 || size > kMaxSpeechBatch) {
+    return Wrong(field, " must be in [1, ", kMaxSpeechBatch, "], got ", size);
+  }
+  call->options.batch_size = size;
+  return absl::OkStatus();
+}
+
 absl::Status ModelName(const SpeechField& field, SpeechCall* call) {
   call->model = field.values[0];
   return absl::OkStatus();
@@ -236,6 +261,10 @@ struct FieldEntry {
   bool is_list = false;
 };
 
+// Their defaults depend on batch_size.
+constexpr std::string_view kMaxSpeech = "vad_max_speech_duration_s";
+constexpr std::string_view kMinSilence = "vad_min_silence_duration_ms";
+
 constexpr FieldEntry kFields[] = {
     {"model", ModelName},
     {"language", Text<&Options::language>},
@@ -277,11 +306,19 @@ constexpr FieldEntry kFields[] = {
     {"language_detection_segments",
      Integer<&Options::language_detection_segments>},
     {"num_alternatives", Integer<&Options::num_alternatives>},
+    {"vad_filter", VadFilter},
+    {"vad_threshold", VadNumber<&VadOptions::threshold>},
+    {"vad_neg_threshold", VadNegThreshold},
+    {"vad_min_speech_duration_ms",
+     VadNumber<&VadOptions::min_speech_duration_ms>},
+    {kMaxSpeech, VadNumber<&VadOptions::max_speech_duration_s>},
+    {kMinSilence, VadNumber<&VadOptions::min_silence_duration_ms>},
+    {"vad_speech_pad_ms", VadNumber<&VadOptions::speech_pad_ms>},
+    {"batch_size", BatchSize},
     {"deadline_ms", Deadline},
     // Fields of OpenAI's and others' that ask for what there is not.
     {"known_speaker_names", Unsupported<kNone>, true},
     {"known_speaker_references", Unsupported<kNone>, true},
-    {"vad_filter", Unsupported<kFalse>},
     {"multilingual", Unsupported<kFalse>},
     {"n", Unsupported<kOne>},
 };
@@ -344,12 +381,34 @@ absl::Status CheckTogether(const SpeechCall& call) {
   if (alternatives != nullptr && call.format != SpeechFormat::kVerboseJson) {
     return Wrong(*alternatives, " needs response_format verbose_json");
   }
+  for (const SpeechField& field : call.given) {
+    const bool needs_vad =
+        field.field == "batch_size" || field.field.starts_with("vad_");
+    if (needs_vad && field.field != "vad_filter" && !call.vad_filter) {
+      return Wrong(field, " needs vad_filter true");
+    }
+    if (field.field == "clip_timestamps" && call.vad_filter) {
+      return Wrong(field, " and vad_filter exclude each other");
+    }
+  }
   if (call.stream && call.format != SpeechFormat::kJson &&
       call.format != SpeechFormat::kText) {
     return Wrong(*FindGiven(call.given, "response_format"),
                  " of a stream must be json or text");
   }
   return absl::OkStatus();
+}
+
+void SetVadDefaults(SpeechCall* call) {
+  if (!call->options.batch_size) return;
+  const VadOptions defaults = VadOptions::ForChunks();
+  VadOptions& vad = call->options.vad_options;
+  if (FindGiven(call->given, kMaxSpeech) == nullptr) {
+    vad.max_speech_duration_s = defaults.max_speech_duration_s;
+  }
+  if (FindGiven(call->given, kMinSilence) == nullptr) {
+    vad.min_silence_duration_ms = defaults.min_silence_duration_ms;
+  }
 }
 
 // Checks the sequences of a window against the limits of the server, which
@@ -467,6 +526,7 @@ absl::StatusOr<SpeechCall> SpeechForm::Take(SpeechTask task,
   }
   RETURN_IF_ERROR(CheckTogether(call));
   if (call.has_words) call.options.word_timestamps = true;
+  SetVadDefaults(&call);
   RETURN_IF_ERROR(CheckSequences("num_beams", "--max-num-beams",
                                  limits.max_num_beams, limits,
                                  &call.options.num_beams, call));

@@ -40,6 +40,7 @@ struct SpeechCall {
   bool has_segments = true;  // in verbose_json
   bool has_words = false;    // there; with options.word_timestamps
   std::optional<int64_t> deadline_ms = {};  // from the call's beginning
+  bool vad_filter = false;  // options.voice_activity is the server's
   TranscribeOptions options = {};
   std::vector<SpeechField> given = {};
 
@@ -47,6 +48,9 @@ struct SpeechCall {
   // its field.
   absl::Status InWordsOfForm(const absl::Status& error) const;
 };
+
+// Chunks of a call that are transcribed at a time: a thread each.
+inline constexpr int64_t kMaxSpeechBatch = 8;
 
 // Bytes of all fields but the file.
 inline constexpr int64_t kMaxSpeechFieldBytes = 64 << 10;

@@ -22,9 +22,11 @@
 #include "espalier/transcriber.h"
 #include "speech/transcript_json.h"
 #include "tests/few_cases.h"
+#include "tests/scratch_directory.h"
 #include "tests/serve/server_fixture.h"
 #include "tests/source_tree.h"
 #include "tests/speech/signals.h"
+#include "tests/speech/tone_network.h"
 #include "tests/speech/wav_file.h"
 #include "tests/whisper_directory.h"
 
@@ -418,7 +420,6 @@ TEST_F(SpeechCallsTest, WrongFieldsAreRefusedByName) {
       {{{"chunking_strategy", "server_vad"}},
        "chunking_strategy",
        "must be auto"},
-      {{{"vad_filter", "true"}}, "vad_filter", "must be false"},
       {{{"word_timestamps", "true"}},
        "word_timestamps",
        "needs response_format verbose_json, srt or vtt"},
@@ -433,6 +434,19 @@ TEST_F(SpeechCallsTest, WrongFieldsAreRefusedByName) {
         {"max_new_tokens", "34"}},
        "max_new_tokens",
        "[1, 33]"},
+      {{{"vad_filter", "true"}},
+       "vad_filter",
+       "must be false: the server has no --vad-model"},
+      {{{"vad_threshold", "0.4"}},
+       "vad_threshold",
+       "vad_threshold needs vad_filter true"},
+      {{{"batch_size", "2"}}, "batch_size", "needs vad_filter true"},
+      {{{"batch_size", "9"}, {"vad_filter", "true"}},
+       "batch_size",
+       "must be in [1, 8], got 9"},
+      {{{"vad_filter", "true"}, {"clip_timestamps", "0,1"}},
+       "clip_timestamps",
+       "clip_timestamps and vad_filter exclude each other"},
       {{{"seed[]", "1"}}, "seed[]", "unknown field"},
       {{{"beam_sise", "1"}}, "beam_sise", "did you mean beam_size?"},
       {{{"suppress_tokens", "99999"}}, "suppress_tokens", "got 99999"},
@@ -449,6 +463,50 @@ TEST_F(SpeechCallsTest, WrongFieldsAreRefusedByName) {
     fields.emplace_back("file", audio);
     ExpectRefused(fields, param, message);
   }
+}
+
+// Words of the network are those of the command's options.
+TEST_F(SpeechCallsTest, SpeechAloneIsTranscribedWhereACallAsksForIt) {
+  const ScratchDirectory files;
+  const auto network = LoadVoiceActivity(files.Write(
+      "vad.safetensors", testing::SafetensorsOf(testing::ToneTensors())));
+  ASSERT_OK(network.status());
+  ServerOptions options;
+  options.speech.voice_activity = *network;
+  Serve(std::move(options));
+  const std::string audio = Speech(5);
+  TranscribeOptions heard = {.voice_activity = *network};
+  heard.vad_options.threshold = 0.3;
+  heard.vad_options.speech_pad_ms = 20;
+  heard.vad_options.min_silence_duration_ms = 100;
+  const Fields fields = {{"file", audio},
+                         {"response_format", "verbose_json"},
+                         {"vad_filter", "true"},
+                         {"vad_threshold", "0.3"},
+                         {"vad_speech_pad_ms", "20"},
+                         {"vad_min_silence_duration_ms", "100"}};
+  const auto expect_same = [&](const json::object& answer) {
+    const Transcript transcript = Heard(audio, heard);
+    EXPECT_EQ(answer.at("text"), json::value(transcript.text));
+    ASSERT_EQ(answer.at("segments").as_array().size(),
+              transcript.segments.size());
+    for (size_t i = 0; i < transcript.segments.size(); ++i) {
+      EXPECT_EQ(answer.at("segments").at(i).at("start").to_number<double>(),
+                transcript.segments[i].start);
+    }
+  };
+  expect_same(JsonOf(fields));
+  heard.batch_size = 1;
+  heard.vad_options.max_speech_duration_s = 30;
+  for (const char* const size : {"1", "4"}) {
+    Fields batched = fields;
+    batched.emplace_back("batch_size", size);
+    expect_same(JsonOf(batched));
+  }
+  Fields wrong = fields;
+  wrong.emplace_back("vad_neg_threshold", "0.9");
+  ExpectRefused(wrong, "vad_neg_threshold",
+                "vad_neg_threshold must be in [0, 0.3], got 0.9");
 }
 
 TEST_F(SpeechCallsTest, LimitsOfCallsHoldForTranscriptions) {

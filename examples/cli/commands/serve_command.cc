@@ -19,6 +19,7 @@
 #include "base/status.h"
 #include "base/wording.h"
 #include "espalier/generator.h"
+#include "espalier/voice_activity_file.h"
 #include "examples/cli/output/exit_code.h"
 #include "examples/cli/output/loading_progress.h"
 #include "examples/cli/output/output.h"
@@ -261,6 +262,11 @@ absl::StatusOr<int> RunServe(const ServeOptions& options) {
   server_options.jobs.warn = [](const std::string& line) {
     PrintToStderr(Concat("espalier: warning: ", line, "\n"));
   };
+  if (!options.vad_model.empty()) {
+    auto network = LoadVoiceActivity(options.vad_model);
+    if (!network.ok()) return Annotate(network.status(), "--vad-model");
+    server_options.speech.voice_activity = *std::move(network);
+  }
   RETURN_IF_ERROR(CheckHost(server_options.host));
   const bool is_open =
       server_options.api_keys.empty() && !server_options.insecure;

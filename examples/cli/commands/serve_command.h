@@ -13,12 +13,13 @@ namespace espalier::cli {
 
 struct ServeOptions {
   RuntimeOptions runtime;
-  // But for api_keys, allowed_origins, defaults, traces and request_log_fd,
-  // which the following make.
+  // But for api_keys, speech.voice_activity, allowed_origins, defaults, traces
+  // and request_log_fd, which the following make.
   serve::ServerOptions server;
   std::string api_key_file;
   std::vector<std::string> allowed_origins;
   std::string defaults_file;
+  std::string vad_model;  // empty: none
   ParamTexts params;  // defaults of requests
   serve::TraceLimits traces;
   bool logs_requests = false;

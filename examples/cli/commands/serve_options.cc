@@ -189,6 +189,13 @@ void AddSpeechOptions(CLI::App* command, ServeOptions* options) {
   AddInteger(command, "--max-transcriptions",
              "transcriptions at a time; more wait, and callers take turns", 1,
              1024, kGroup, &speech->max_transcriptions);
+  command
+      ->add_option("--vad-model", options->vad_model,
+                   "finds speech for calls with vad_filter: "
+                   "silero_vad_16k.safetensors of the Python package "
+                   "silero-vad")
+      ->option_text("FILE")
+      ->group(kGroup);
 }
 
 void AddConnectionLimits(CLI::App* command, ServeOptions* options) {

@@ -448,7 +448,8 @@ class RegexWithCalls {
     return node.kind == RegexNode::Kind::kRepeat &&
            node.max_count != RegexNode::kUnbounded &&
            node.max_count - node.min_count > max_unrolled_ &&
-           node.children.front().kind == RegexNode::Kind::kSet;
+           node.children.front().kind == RegexNode::Kind::kSet &&
+           !node.children.front().set.empty();
   }
 
   // True if a byte tells the end of a repetition: it is ASCII, and another.

@@ -402,6 +402,20 @@ TEST(CountedStringsTest, PatternsWithoutATextAreRefused) {
             CompileRegex("[^\\s\\S]").status());
 }
 
+TEST(CountedStringsTest, RepetitionsOfAnEmptyClassAreTheEmptyText) {
+  for (const char* const pattern :
+       {R"([^\w\W]{0,17}[;x])", R"([ab]{0,4};(?:[^\s\S]{0,20};)?)",
+        R"((?:[^\d\D]{0,9}[ab]{0,4};){2})"}) {
+    const bool is_counted =
+        std::string(pattern).find("[ab]") != std::string::npos;
+    ExpectSameRegex(pattern, is_counted);
+  }
+  ASSERT_OK_AND_ASSIGN(
+      const GrammarLanguage language,
+      CompileRegexLanguage(R"("[^"]{0,1000000}"(?:[^\s\S]{0,20};)?)"));
+  EXPECT_TRUE(std::holds_alternative<PushdownAutomaton>(language));
+}
+
 // A byte tells the end of their repetitions, so that a device has their masks.
 TEST(CountedStringsTest, CountersComeBeforeManyCopies) {
   for (const char* const pattern :

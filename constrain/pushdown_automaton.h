@@ -95,9 +95,10 @@ class PushdownAutomaton {
   // of number 0 has the texts of the language.
   //   num_digits  of a call
   //   limits      of counters, each kUnlimited or at most kMaxCount
-  // Errors: kInvalidArgument if the budget is spent, or if no text has a stack
-  // of `max_depth` states or fewer; kFailedPrecondition if an automaton has a
-  // least count, and one of its texts cannot be continued by one count more.
+  // Errors: kInvalidArgument if the budget is spent, or if no text matches,
+  // also where other automata have texts, or none has a stack of `max_depth`
+  // states or fewer; kFailedPrecondition if an automaton has a least count, and
+  // one of its texts cannot be continued by one count more.
   static absl::StatusOr<PushdownAutomaton> Make(
       const ByteAutomaton& calls, int num_digits, int max_depth,
       CompileBudget* budget, std::vector<Counts> limits = {});

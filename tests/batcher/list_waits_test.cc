@@ -8,6 +8,7 @@
 #include <chrono>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <random>
 #include <set>
 #include <string>
@@ -29,6 +30,7 @@
 #include "tests/source_tree.h"
 #include "tests/status_matchers.h"
 #include "text/tokenizer/tokenizer.h"
+#include "trace/trace.h"
 
 namespace espalier {
 namespace {
@@ -64,6 +66,9 @@ class SlowLists final : public Constraint {
   }
   int64_t MaxLegal(int64_t n) const override { return of_->MaxLegal(n); }
   int64_t MaxLast(int64_t n) const override { return of_->MaxLast(n); }
+  std::optional<ConstraintTables> tables() const override {
+    return of_->tables();
+  }
 
  private:
   const std::shared_ptr<const Constraint> of_;
@@ -123,10 +128,12 @@ class ListWaitsTest : public ::testing::Test {
                                           std::mt19937* random,
                                           int cancelled = -1) {
     ToyModel model(options);
-    const ModelDescription description = model.description();
+    ModelDescription description = model.description();
+    description.has_token_masks = has_token_masks_;
     ConstraintCache constraints(tokenizer_, description);
-    Scheduler scheduler(description,
-                        {.max_step_tokens = 60, .validate_steps = true});
+    Scheduler scheduler(
+        description,
+        {.max_step_tokens = 60, .validate_steps = true, .trace = trace_});
     std::deque<ListWork> works;
     bool may_list = true;
     if (random != nullptr) {
@@ -141,7 +148,7 @@ class ListWaitsTest : public ::testing::Test {
                                                  &may_list, &num_in_step_);
       }
       scheduler.Submit(RequestId{static_cast<int64_t>(i)},
-                       PreparedRequest(requests[i], tokenizer_, nullptr,
+                       PreparedRequest(requests[i], tokenizer_, &description,
                                        std::move(constraint)),
                        [&result = results[i]](absl::StatusOr<Result> answer) {
                          result = std::move(answer);
@@ -180,6 +187,8 @@ class ListWaitsTest : public ::testing::Test {
 
   ToyModelOptions options_;
   std::shared_ptr<const Tokenizer> tokenizer_;
+  bool has_token_masks_ = false;  // the executor makes masks
+  std::shared_ptr<TraceSink> trace_;
   int64_t num_waits_ = 0;
   int64_t num_steps_beside_ = 0;  // while some group awaits its lists
   int64_t num_preemptions_ = 0;
@@ -216,6 +225,37 @@ TEST_F(ListWaitsTest, ResultsAreThoseWithoutWaits) {
   EXPECT_GT(num_waits_, 50);
   EXPECT_GT(num_steps_beside_, 50);
   EXPECT_GT(num_preemptions_, 0);
+}
+
+// With masks of the executor, only searches that count candidates by lists
+// await them, and traced groups: their events have the numbers of legal tokens.
+TEST_F(ListWaitsTest, WhatNeedsNoListsAwaitsNone) {
+  struct NoTrace final : TraceSink {
+    void On(const TraceEvent&) override {}
+  };
+  has_token_masks_ = true;
+  const auto num_waits = [&](int num_beams, bool is_stochastic) {
+    Request request = {{1, 2, 3}, {}};
+    GenerationParams& params = request.params;
+    params.num_beams = num_beams;
+    params.do_sample = num_beams == 1;
+    params.stochastic = is_stochastic;
+    params.seed = 1;
+    params.max_new_tokens = 8;
+    params.constraint = ConstraintParams{};
+    params.constraint->regex = "[\\x01-\\x09]{8,}";
+    EXPECT_OK(ValidateRequest(ToyModel(options_).description(), &request));
+    num_waits_ = 0;
+    std::mt19937 random(1);
+    EXPECT_OK(Run(options_, {request}, &random)[0]);
+    return num_waits_;
+  };
+  EXPECT_EQ(num_waits(/*num_beams=*/1, /*is_stochastic=*/false), 0);
+  EXPECT_EQ(num_waits(/*num_beams=*/2, /*is_stochastic=*/false), 0);
+  EXPECT_GT(num_waits(/*num_beams=*/2, /*is_stochastic=*/true), 0);
+  trace_ = std::make_shared<NoTrace>();
+  EXPECT_GT(num_waits(/*num_beams=*/1, /*is_stochastic=*/false), 0);
+  EXPECT_GT(num_waits(/*num_beams=*/2, /*is_stochastic=*/false), 0);
 }
 
 TEST(ListMakerTest, GroupsTakeTurnsAndWhatIsNotAwaitedIsDropped) {

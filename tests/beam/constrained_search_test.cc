@@ -521,9 +521,9 @@ TEST(ConstrainedSearchTest, StatesOfAGrammarCount) {
   }
 }
 
-// On a device that makes masks, lists are made ahead for searches alone that
-// count candidates by them: not for samples, and best-first beams only at first
-// and after a result that lacked some.
+// With masks of the executor, only searches that count candidates need lists:
+// not samples, and best-first beams only at first and after a result that
+// lacked some.
 TEST(ConstrainedSearchTest, SearchesThatCountCandidatesNeedLists) {
   const auto constraint = Constrain(*CompileRegex("(a|b|c)+"));
   const auto needs_lists = [&](const std::function<void(Request*)>& change) {

@@ -18,24 +18,24 @@ bool DraftChoice::IsTooLong() const {
 
 bool DraftChoice::HasToAsk() const {
   if (!drafts_.has_to_ask() || room_.num_tokens < 1) return false;
-  // Tokens that a constraint forces need no draft model, if each sequence has
-  // some.
-  if (drafts_.reads_history()) {
-    const std::vector<std::vector<TokenId>> forced = Tokens();
-    bool needs_model = forced.empty();
-    for (size_t rank = 0; rank < forced.size(); ++rank) {
-      needs_model |= forced[rank].empty() &&
-                     strategy_.max_draft_tokens(static_cast<int>(rank)) > 0;
-    }
-    if (!needs_model) return false;
-  }
   // A plan that copies pages has rows (StepPlan::page_copies).
   if (!DraftsBeforeStep() && (!room_.may_ask || pages_.has_moves())) {
     return false;
   }
   if (is_beam_search() && room_.num_tokens < num_sequences()) return false;
-  return std::ranges::any_of(NumTokensToAsk(),
-                             [](int count) { return count > 0; });
+  const bool has_room = std::ranges::any_of(
+      NumTokensToAsk(), [](int count) { return count > 0; });
+  return has_room && !AreAllForced();
+}
+
+bool DraftChoice::AreAllForced() const {
+  if (!drafts_.reads_history() || is_beam_search()) return false;
+  for (int rank = 0; rank < num_sequences(); ++rank) {
+    if (strategy_.max_draft_tokens(rank) > 0 && !drafts_.HasHistory(rank)) {
+      return false;
+    }
+  }
+  return true;
 }
 
 bool DraftChoice::DraftsBeforeStep() const {

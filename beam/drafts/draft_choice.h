@@ -66,6 +66,9 @@ class DraftChoice {
   // Returns the tokens that a draft model can draft for a sequence; may be
   // below 1.
   int MaxTokensToAsk(int rank) const;
+  // True if a constraint forces the next token of each sample that may have a
+  // draft, whatever room there is for it: then no draft model is needed.
+  bool AreAllForced() const;
 
   const Request& request_;
   const std::span<const TokenId> finishing_token_ids_;

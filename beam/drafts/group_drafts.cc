@@ -126,6 +126,12 @@ void GroupDrafts::CountStep() {
   num_steps_alone_ = std::max(0, num_steps_alone_ - 1);
 }
 
+bool GroupDrafts::HasHistory(int rank) const {
+  std::vector<TokenId> draft;
+  drafters_[rank]->Draft(/*max_tokens=*/1, &draft);
+  return !draft.empty();
+}
+
 std::vector<std::vector<TokenId>> GroupDrafts::Draft(
     std::span<const int> max_tokens, int num_tokens) const {
   std::vector<std::vector<TokenId>> drafts(max_tokens.size());

@@ -93,6 +93,8 @@ class GroupDrafts {
   // True if drafts are from history, which Advance extends; or, beside a draft
   // model, the tokens that a constraint forces.
   bool reads_history() const { return !drafters_.empty(); }
+  // True if the drafter of a rank has a token. REQUIRES: reads_history().
+  bool HasHistory(int rank) const;
 
   // Sets the current costs of drafts, relative to a step. If results depend on
   // the drafts (SpeculationMode::kRejection), they must not depend on the other

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/status.h"
 #include "batcher/scheduler/scheduler.h"
 #include "executor/drafts/draft_model.h"
 #include "tests/batcher/toy_requests.h"
@@ -23,6 +24,7 @@ namespace {
 
 using namespace ::espalier::testing;  // NOLINT
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 constexpr RequestId kVictim{1};
 
@@ -290,7 +292,8 @@ class BadDraftsTest : public ::testing::Test {
   //   later  the plan's sequences that a later plan verifies
   void Run(const Request& request_of_both,
            const std::function<void(std::span<const DraftSequence> later,
-                                    StepResult*)>& spoil) {
+                                    StepResult*)>& spoil,
+           const SchedulerOptions& options = {.validate_steps = true}) {
     ToyModel model({.has_shareable_pages = true});
     ToyModel draft_model({.has_shareable_pages = true});
     ASSERT_OK_AND_ASSIGN(
@@ -298,7 +301,7 @@ class BadDraftsTest : public ::testing::Test {
         DraftModel::Create(Unowned(&draft_model), MakePool(1)));
     ModelDescription description = model.description();
     description.limits.max_drafted_length = std::numeric_limits<int>::max();
-    Scheduler scheduler(description, {.validate_steps = true});
+    Scheduler scheduler(description, options);
     for (int i = 0; i < 2; ++i) {
       Request request = request_of_both;
       ASSERT_OK(ValidateRequest(description, &request));
@@ -341,22 +344,60 @@ TEST_F(BadDraftsTest, EndTheirRequestAndNoOther) {
   }
 }
 
-// A draft model is asked only where a sequence has no forced token.
+// However little room a step has for drafts, and also where the only forced
+// token is the last one, which no draft has.
 TEST_F(BadDraftsTest, ForcedTokensNeedNoDraftModel) {
-  for (const bool are_forced : {true, false}) {
-    Request request = ConstrainedDrafts(SpeculationMode::kCoupled);
-    if (are_forced) {
-      request.params.allowed_sequences = {
-          std::vector<int64_t>(request.params.max_new_tokens.value(), 1)};
+  for (const int num_samples : {3, 8}) {
+    for (const int num_tokens : {12, 10, 9}) {
+      for (const int max_step_tokens : {400, 12}) {
+        SCOPED_TRACE(Concat(num_samples, ", ", num_tokens, " tokens, of ",
+                            max_step_tokens));
+        Request request = Drafted(Samples());
+        request.params.num_return_sequences = num_samples;
+        request.params.allowed_sequences = {
+            std::vector<int64_t>(num_tokens, 1)};
+        Run(request,
+            [](std::span<const DraftSequence> later, StepResult*) {
+              EXPECT_THAT(later, IsEmpty());
+            },
+            {.max_step_tokens = max_step_tokens, .validate_steps = true});
+        EXPECT_OK(results_[0]);
+        EXPECT_GT(results_[0]->usage.num_drafted_tokens, 0);
+      }
     }
-    bool was_asked = false;
-    Run(request, [&](std::span<const DraftSequence> later, StepResult*) {
-      was_asked = was_asked || !later.empty();
-    });
-    EXPECT_EQ(was_asked, !are_forced);
-    EXPECT_OK(results_[0]);
-    EXPECT_GT(results_[0]->usage.num_drafted_tokens, 0);
   }
+}
+
+// Samples that begin with 1 are forced, others after three more tokens.
+TEST_F(BadDraftsTest, ADraftModelIsAskedIfASampleIsNotForced) {
+  Request request = ConstrainedDrafts(SpeculationMode::kCoupled);
+  request.params.num_return_sequences = 8;
+  request.params.max_new_tokens = 13;
+  std::vector<std::vector<int64_t>> sequences = {std::vector<int64_t>(12, 1)};
+  for (std::vector<int64_t> sequence : *request.params.allowed_sequences) {
+    sequence.insert(sequence.begin(), 2);
+    sequences.push_back(std::move(sequence));
+  }
+  request.params.allowed_sequences = std::move(sequences);
+  const auto is_forced = [](const DraftSequence& asked) {
+    return asked.generated[0] == 1 || asked.generated.size() > 3;
+  };
+  int num_mixed = 0;
+  Run(request, [&](std::span<const DraftSequence> later, StepResult*) {
+    for (const RequestId id : {RequestId{0}, kVictim}) {
+      int num_all = 0;
+      int num_forced = 0;
+      for (const DraftSequence& asked : later) {
+        if (asked.request != id) continue;
+        ++num_all;
+        num_forced += is_forced(asked) ? 1 : 0;
+      }
+      num_mixed += num_forced > 0 ? 1 : 0;
+      EXPECT_TRUE(num_all == 0 || num_forced < num_all);
+    }
+  });
+  EXPECT_GT(num_mixed, 0);
+  EXPECT_OK(results_[0]);
 }
 
 // Numbers of tokens that the executor drafted within a step.

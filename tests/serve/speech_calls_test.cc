@@ -12,6 +12,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -34,6 +35,7 @@ namespace espalier::serve {
 namespace {
 
 using ::espalier::testing::Noise;
+using ::espalier::testing::ScratchDirectory;
 using ::espalier::testing::SmallWhisper;
 using ::espalier::testing::WhisperDirectory;
 using ::testing::AllOf;
@@ -738,6 +740,27 @@ TEST_F(SpeechCallsTest, LongOnesHoldNeitherOthersNorTheServer) {
     EXPECT_EQ(response.status, 503);
     EXPECT_THAT(response.body, HasSubstr("the server shuts down"));
   }
+}
+
+TEST_F(SpeechCallsTest, AStreamThatTheServersEndCutsOffSaysSo) {
+  Serve();
+  RawClient client = Connect();
+  client.Send(FormText(kTranscriptions, {{"file", Speech(600)},
+                                         {"temperatures", "0"},
+                                         {"num_beams", "5"},
+                                         {"stream", "true"}}));
+  std::string begun;
+  while (begun.find("transcript.text.delta") == std::string::npos) {
+    const std::string byte = client.ReceiveBytes(1);
+    ASSERT_FALSE(byte.empty()) << begun;
+    begun += byte;
+  }
+  EXPECT_THAT(begun, HasSubstr(" 200 "));
+  server_->Stop();
+  const std::optional<std::string> rest = client.ReceiveAll();
+  ASSERT_TRUE(rest.has_value());
+  EXPECT_THAT(*rest, HasSubstr("the server shuts down"));
+  EXPECT_THAT(*rest, Not(HasSubstr("transcript.text.done")));
 }
 
 }  // namespace

@@ -248,8 +248,23 @@ bool PushdownConstraint::IsListed(State state, int32_t room) const {
 bool PushdownConstraint::TryList(State state, int32_t room,
                                  int64_t max_effort) const {
   if (state == kEnded || room < 1) return true;
-  const Entry* const entry = EntryWithin(ListedState(state), max_effort);
-  if (entry == nullptr || entry->effort > max_effort) return false;
+  const State listed = ListedState(state);
+  {
+    const std::lock_guard lock(mutex_);
+    const auto failed = failed_efforts_.find(listed);
+    if (failed != failed_efforts_.end() && failed->second >= max_effort) {
+      return false;
+    }
+  }
+  const Entry* const entry = EntryWithin(listed, max_effort);
+  if (entry == nullptr || entry->effort > max_effort) {
+    constexpr size_t kMostFailed = 1 << 12;
+    const std::lock_guard lock(mutex_);
+    if (failed_efforts_.size() >= kMostFailed) failed_efforts_.clear();
+    int64_t& failed = failed_efforts_[listed];
+    failed = std::max(failed, max_effort);
+    return false;
+  }
   LegalTokens(state, room);
   return true;
 }

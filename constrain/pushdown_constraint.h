@@ -247,6 +247,9 @@ class PushdownConstraint final : public LanguageConstraint,
   mutable std::mutex mutex_;
   // An entry stays where it is.
   mutable std::unordered_map<State, Entry> entries_ ABSL_GUARDED_BY(mutex_);
+  // The most that TryList did not suffice for, by state; some thousand.
+  mutable std::unordered_map<State, int64_t> failed_efforts_
+      ABSL_GUARDED_BY(mutex_);
   // By state and by the number of its needs that there is room for.
   mutable std::map<std::pair<State, int64_t>, const TokenList*> near_
       ABSL_GUARDED_BY(mutex_);

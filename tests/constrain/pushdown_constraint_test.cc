@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <ctime>
 #include <map>
 #include <memory>
 #include <random>
@@ -155,6 +156,41 @@ TEST(PushdownConstraintTest, AListIsTriedWithinAnEffort) {
   }
   EXPECT_GT(num_short, 10);
   EXPECT_GT(num_long, 10);
+}
+
+// A list that takes too long is not begun again by each who tries.
+TEST(PushdownConstraintTest, ALongListIsTriedOnce) {
+  std::vector<std::string> vocabulary = {""};
+  for (int i = 0; i < 13 * 13 * 13 * 13; ++i) {
+    const auto letter = [](char first, int n) -> char {
+      return static_cast<char>(first + n % 13);
+    };
+    vocabulary.push_back({letter('a', i), letter('n', i / 13),
+                          letter('a', i / 169), letter('n', i / 2197)});
+  }
+  vocabulary.push_back("(");
+  vocabulary.push_back(")");
+  const Made made =
+      MakeConstraint(R"g(root ::= "(" root ")" | ([a-m] [n-z])+ "(")g",
+                     vocabulary, {.end_ids = {0}});
+  ASSERT_OK(made);
+  const Constraint& constraint = **made;
+  const State state = constraint.Advance(
+      constraint.start(), static_cast<TokenId>(vocabulary.size() - 2));
+  constexpr int kRoom = 100;
+  constexpr int64_t kEffort = 10'000;
+  const auto time_of = [&](int count) {
+    const std::clock_t begin = std::clock();
+    for (int i = 0; i < count; ++i) {
+      EXPECT_FALSE(constraint.TryList(state, kRoom, kEffort));
+    }
+    return std::clock() - begin;
+  };
+  const std::clock_t first = time_of(1);
+  EXPECT_LT(time_of(1000), 100 * first);
+  EXPECT_FALSE(constraint.IsListed(state, kRoom));
+  EXPECT_TRUE(constraint.TryList(state, kRoom, 100 * kEffort));
+  EXPECT_FALSE(constraint.TryList(state, kRoom, kEffort));
 }
 
 // Draws legal tokens until the sequence ends. Returns the text, or a note where

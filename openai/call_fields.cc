@@ -397,6 +397,8 @@ constexpr CallField kFields[] = {
     {"guided_decoding_backend", kInParams, nullptr},
     {"guided_whitespace_pattern", kInParams, nullptr},
     {"structural_tag", kInParams, nullptr},
+    {"grammar_lazy", kInParams, nullptr, {"false"}},
+    {"grammar_triggers", kInParams, nullptr, {"[]"}},
     {"stop_regex", kInParams, nullptr, {"[]"}},
     {"modalities", kInChat, nullptr, {"[\"text\"]"}},
     {"audio", kInChat, nullptr},

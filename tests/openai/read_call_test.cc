@@ -358,6 +358,7 @@ TEST(ReadCallTest, WhatRoutersAddIsTakenQuietly) {
       Complete(R"("echo": false, "no_stop_trim": false, "ignore_eos": false,
                   "skip_special_tokens": true, "return_hidden_states": false,
                   "lora_path": null, "session_params": {"id": "a"},
+                  "grammar_lazy": false, "grammar_triggers": [],
                   "top_k": -1, "stop_token_ids": null,
                   "include_stop_str_in_output": true, "rid": null,
                   "stream_options": null, "use_beam_search": false)"));

@@ -217,6 +217,7 @@ TEST(RefusalsTest, WhatChangesTheAnswerAndIsNotThereIsRefused) {
   for (const char* field :
        {R"("suffix": "x")", R"("tools": [{"type": "function"}])",
         R"("no_stop_trim": true)", R"("structural_tag": "a")",
+        R"("grammar_lazy": true)", R"("grammar_triggers": [{"type": 0}])",
         R"("logits_processors": ["x"])", R"("tool_choice": "required")"}) {
     const absl::Status status =
         Read(kInCompletions, Concat(R"({"prompt": "a", )", field, "}"));

@@ -246,8 +246,17 @@ absl::StatusOr<Formula> JsonScalarReader::StringsLike(
       });
 }
 
+absl::StatusOr<Formula> JsonScalarReader::KeysLike(Id id,
+                                                   std::string_view pattern) {
+  absl::StatusOr<Formula> keys = StringsLike(pattern);
+  if (keys.ok()) return keys;
+  return InvalidArgument(document_.PointerOf(id), "/",
+                         PathOf("patternProperties", pattern), ": ",
+                         Message(keys.status()));
+}
+
 absl::StatusOr<Formula> JsonScalarReader::OtherKeys(
-    const json::object& schema) {
+    Id id, const json::object& schema) {
   std::vector<Formula> parts;
   const json::value* const properties = schema.if_contains("properties");
   if (properties != nullptr && properties->is_object()) {
@@ -263,7 +272,7 @@ absl::StatusOr<Formula> JsonScalarReader::OtherKeys(
   const json::value* const patterns = schema.if_contains("patternProperties");
   if (patterns != nullptr && patterns->is_object()) {
     for (const auto& [pattern, value] : patterns->get_object()) {
-      ASSIGN_OR_RETURN(const Formula like, StringsLike(pattern));
+      ASSIGN_OR_RETURN(const Formula like, KeysLike(id, pattern));
       parts.push_back(Not(like));
     }
   }

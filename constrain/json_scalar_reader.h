@@ -31,10 +31,11 @@ class JsonScalarReader {
                                               std::string_view keyword,
                                               const json::value& value);
 
-  // Returns the strings that a regular expression matches somewhere.
-  absl::StatusOr<Formula> StringsLike(std::string_view pattern);
-  // Returns the keys that "additionalProperties" of `schema` is about.
-  absl::StatusOr<Formula> OtherKeys(const json::object& schema);
+  // Return the keys that a member of "patternProperties" of subschema `id` is
+  // about, and those that "additionalProperties" is about.
+  // Errors: kInvalidArgument with the pointer of the pattern.
+  absl::StatusOr<Formula> KeysLike(Id id, std::string_view pattern);
+  absl::StatusOr<Formula> OtherKeys(Id id, const json::object& schema);
 
  private:
   absl::StatusOr<Formula> ReadType(const json::value& value);
@@ -44,6 +45,8 @@ class JsonScalarReader {
                                     std::string_view keyword,
                                     const json::value& value);
   absl::StatusOr<Formula> ReadFormat(const json::value& value);
+  // Returns the strings that a regular expression matches somewhere.
+  absl::StatusOr<Formula> StringsLike(std::string_view pattern);
 
   JsonSchemaDocument& document_;
   JsonAssertions& assertions_;

@@ -435,7 +435,7 @@ absl::StatusOr<std::optional<Formula>> JsonSchemaReader::ReadObjectKeyword(
   } else if (keyword == "patternProperties") {
     ASSIGN_OR_RETURN(const json::object* const patterns, ObjectOf(value));
     for (const auto& [pattern, subschema] : *patterns) {
-      ASSIGN_OR_RETURN(const Formula keys, scalars_.StringsLike(pattern));
+      ASSIGN_OR_RETURN(const Formula keys, scalars_.KeysLike(id, pattern));
       ASSIGN_OR_RETURN(const Formula child,
                        Child(id, PathOf(keyword, pattern), subschema));
       if (child == FormulaPool::kTrue) continue;
@@ -445,7 +445,7 @@ absl::StatusOr<std::optional<Formula>> JsonSchemaReader::ReadObjectKeyword(
   } else if (keyword == "additionalProperties") {
     ASSIGN_OR_RETURN(const Formula child, Child(id, keyword, value));
     if (child == FormulaPool::kTrue) return FormulaPool::kTrue;
-    ASSIGN_OR_RETURN(const Formula keys, scalars_.OtherKeys(schema));
+    ASSIGN_OR_RETURN(const Formula keys, scalars_.OtherKeys(id, schema));
     return assertions_.Add(
         {.kind = AssertionKind::kMembers, .child = child, .keys = keys});
   } else if (keyword == "propertyNames") {

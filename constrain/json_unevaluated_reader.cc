@@ -33,11 +33,11 @@ absl::Status JsonUnevaluatedReader::AddOwn(Id id, const json::object& schema,
       }
     } else if (keyword == "patternProperties" && value.is_object()) {
       for (const auto& [pattern, subschema] : value.get_object()) {
-        ASSIGN_OR_RETURN(const Formula keys, scalars_.StringsLike(pattern));
+        ASSIGN_OR_RETURN(const Formula keys, scalars_.KeysLike(id, pattern));
         parts->push_back({.condition = condition, .keys = keys});
       }
     } else if (keyword == "additionalProperties") {
-      ASSIGN_OR_RETURN(const Formula keys, scalars_.OtherKeys(schema));
+      ASSIGN_OR_RETURN(const Formula keys, scalars_.OtherKeys(id, schema));
       parts->push_back({.condition = condition, .keys = keys});
     } else if (keyword == "unevaluatedProperties" && !is_outer) {
       parts->push_back({.condition = condition, .keys = FormulaPool::kTrue});

@@ -154,6 +154,12 @@ TEST(JsonSchemaTest, ErrorsHaveThePointerOfAKeyword) {
   } cases[] = {
       {R"js({"properties": {"a/b": {"pattern": "(?=x)"}}})js",
        "#/properties/a~1b/pattern: at byte 0: "},
+      {R"js({"patternProperties": {"a/(": {}}})js",
+       "#/patternProperties/a~1(: at byte 2: "},
+      {R"js({"additionalProperties": false, "patternProperties": {"(": {}}})js",
+       "#/patternProperties/(: at byte 0: "},
+      {R"js({"unevaluatedProperties": false, "patternProperties": {"(": {}}})js",
+       "#/patternProperties/(: at byte 0: "},
       {R"({"allOf": [{}, {"minLength": -1}]})",
        "#/allOf/1/minLength: must be a non-negative integer, got -1"},
       {R"({"minLength": 1, "maxLength": -1})",
@@ -388,6 +394,24 @@ TEST(JsonSchemaTest, StringsMayHaveAnIncompleteFormat) {
       "maxProperties": 1, "propertyNames":
           {"anyOf": [{"not": {"format": "time"}}, {"const": "a"}]}})",
                       R"({"a":1})"));
+}
+
+// RFC 3339 has it, but many readers of dates do not.
+TEST(JsonSchemaTest, NoDateIsOfTheYear0) {
+  const std::string date = R"({"type": "string", "format": "date"})";
+  const std::string time = R"({"type": "string", "format": "date-time"})";
+  for (const char* const year : {"0000", "0001", "0010", "0100", "0400"}) {
+    const bool is_year = std::string_view(year) != "0000";
+    for (const char* const day : {"-01-31", "-02-28", "-04-30"}) {
+      EXPECT_EQ(Accepts(date, Concat("\"", year, day, "\"")), is_year);
+      EXPECT_EQ(Accepts(time, Concat("\"", year, day, "T00:00:00Z\"")),
+                is_year);
+    }
+  }
+  EXPECT_FALSE(Accepts(date, "\"0000-02-29\""));
+  EXPECT_TRUE(Accepts(date, "\"0004-02-29\""));
+  EXPECT_TRUE(Accepts(date, "\"0400-02-29\""));
+  EXPECT_FALSE(Accepts(date, "\"0100-02-29\""));
 }
 
 // Constants are told from an incomplete format as other strings are.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <exception>
 #include <iterator>
 #include <map>
 #include <mutex>
@@ -11,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "base/status.h"
 
 namespace espalier {
@@ -21,28 +23,37 @@ class ChunkResults {
  public:
   explicit ChunkResults(std::stop_source stop) : stop_(std::move(stop)) {}
 
-  void Add(int64_t chunk, absl::StatusOr<Transcript> transcript) {
+  void Add(int64_t chunk, Transcript transcript) {
     {
       const std::lock_guard lock(mutex_);
-      if (transcript.ok()) {
-        done_.emplace(chunk, *std::move(transcript));
-      } else if (error_.ok()) {
-        error_ = transcript.status();
-      }
+      done_.emplace(chunk, std::move(transcript));
     }
     changed_.notify_all();
-    if (!transcript.ok()) stop_.request_stop();
+  }
+  // Ends all, for the first of these reasons: an error, or what was thrown.
+  void Fail(const absl::Status& error, std::exception_ptr thrown = nullptr) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!has_failed_) {
+        error_ = error;
+        thrown_ = std::move(thrown);
+      }
+      has_failed_ = true;
+    }
+    changed_.notify_all();
+    stop_.request_stop();
   }
   bool HasFailed() {
     const std::lock_guard lock(mutex_);
-    return !error_.ok();
+    return has_failed_;
   }
 
-  // Waits for the transcript of `chunk` or an error.
+  // Waits for the transcript of `chunk`, or a failure. Throws what was thrown.
   absl::StatusOr<Transcript> Take(int64_t chunk) {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return !error_.ok() || done_.contains(chunk); });
-    RETURN_IF_ERROR(error_);
+    changed_.wait(lock, [&] { return has_failed_ || done_.contains(chunk); });
+    if (thrown_ != nullptr) std::rethrow_exception(thrown_);
+    if (has_failed_) return error_;
     return std::move(done_.extract(chunk).mapped());
   }
 
@@ -51,7 +62,9 @@ class ChunkResults {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<int64_t, Transcript> done_;
-  absl::Status error_;  // the first
+  bool has_failed_ = false;
+  absl::Status error_;
+  std::exception_ptr thrown_;
 };
 
 }  // namespace
@@ -62,20 +75,33 @@ absl::Status TranscribeChunks(
         transcribe,
     const std::function<absl::Status(Transcript)>& take) {
   ChunkResults results(stop);
+  // Returns false after the last chunk.
+  const auto transcribe_next = [&]() -> absl::StatusOr<bool> {
+    ASSIGN_OR_RETURN(const std::optional<SpeechChunk> chunk, chunks.Next());
+    if (!chunk) return false;
+    ASSIGN_OR_RETURN(Transcript transcript, transcribe(*chunk));
+    results.Add(chunk->index, std::move(transcript));
+    return true;
+  };
   const auto work = [&] {
-    while (!results.HasFailed()) {
-      absl::StatusOr<std::optional<SpeechChunk>> chunk = chunks.Next();
-      if (!chunk.ok()) {
-        results.Add(0, chunk.status());
-      } else if (!*chunk) {
-        return;
-      } else {
-        results.Add((*chunk)->index, transcribe(**chunk));
+    try {
+      while (!results.HasFailed()) {
+        const absl::StatusOr<bool> has_more = transcribe_next();
+        if (!has_more.ok()) results.Fail(has_more.status());
+        if (!has_more.ok() || !*has_more) return;
       }
+    } catch (...) {
+      results.Fail(absl::OkStatus(), std::current_exception());
     }
   };
   std::vector<std::jthread> threads;
+  bool is_complete = false;
+  // Before the threads are joined, which would go through all chunks first.
+  const absl::Cleanup end = [&] {
+    if (!is_complete) results.Fail(absl::CancelledError("not all are taken"));
+  };
   const int64_t num_threads = std::min(num_at_once, chunks.size());
+  threads.reserve(static_cast<size_t>(num_threads));
   try {
     while (std::ssize(threads) < num_threads) threads.emplace_back(work);
   } catch (const std::system_error& error) {
@@ -85,13 +111,10 @@ absl::Status TranscribeChunks(
     }
   }
   for (int64_t chunk = 0; chunk < chunks.size(); ++chunk) {
-    absl::StatusOr<Transcript> transcript = results.Take(chunk);
-    absl::Status status = transcript.status();
-    if (status.ok()) status = take(*std::move(transcript));
-    if (status.ok()) continue;
-    results.Add(chunk, status);  // so that the others end
-    return status;
+    ASSIGN_OR_RETURN(Transcript transcript, results.Take(chunk));
+    RETURN_IF_ERROR(take(std::move(transcript)));
   }
+  is_complete = true;
   return absl::OkStatus();
 }
 

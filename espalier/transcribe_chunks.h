@@ -18,7 +18,7 @@ namespace espalier {
 // caller's. Returns when all threads have ended.
 //   stop  is asked to stop at the first error, so that `transcribe` returns
 // Errors: the first of `chunks`, `transcribe` or `take`; kResourceExhausted if
-// no thread can be started.
+// no thread can be started. Throws what `transcribe` or `take` throws.
 absl::Status TranscribeChunks(
     SpeechChunks& chunks, int64_t num_at_once, std::stop_source stop,
     const std::function<absl::StatusOr<Transcript>(const SpeechChunk&)>&

@@ -183,6 +183,17 @@ absl::Status CheckWords(const TranscribeOptions& options) {
   return CheckOneNumber(kSilence, threshold, 0, 1e9);
 }
 
+// With the longest span of a chunk, which is held in memory.
+VadOptions VadOptionsOf(const TranscribeOptions& options) {
+  VadOptions vad = options.vad_options;
+  if (options.batch_size) {
+    vad.max_speech_duration_s =
+        std::min(vad.max_speech_duration_s,
+                 VadOptions::ForChunks().max_speech_duration_s);
+  }
+  return vad;
+}
+
 absl::Status CheckNumbers(const TranscribeOptions& options) {
   if (options.temperature.empty()) {
     return InvalidField(OptionName{"temperature"}, " must not be empty",
@@ -239,7 +250,8 @@ absl::Status CheckNumbers(const TranscribeOptions& options) {
                         OptionName{"vad_model"},
                         Got(options.clip_timestamps.size(), " times"));
   }
-  return CheckVadOptions(options.vad_options);
+  RETURN_IF_ERROR(CheckVadOptions(options.vad_options));
+  return CheckVadOptions(VadOptionsOf(options));
 }
 
 // Checks the parameters of a window's search together.
@@ -847,7 +859,7 @@ absl::StatusOr<std::vector<SpeechSpan>> Transcriber::Run::Listen(
   }
   stream.Finish(&probabilities);
   duration_ = static_cast<double>(num_samples) / kSpeechRate;
-  return FindSpeech(probabilities, num_samples, options_.vad_options);
+  return FindSpeech(probabilities, num_samples, VadOptionsOf(options_));
 }
 
 absl::StatusOr<Transcript> Transcriber::Run::Transcribe(

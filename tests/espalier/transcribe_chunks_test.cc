@@ -7,6 +7,7 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <new>
 #include <string>
 #include <thread>
 #include <vector>
@@ -94,6 +95,32 @@ TEST(TranscribeChunksTest, TheFirstErrorEndsAll) {
     EXPECT_THAT(status, StatusIs(kInvalid, "chunk 5"));
     EXPECT_LE(num_taken, 5);
     EXPECT_LE(num_begun, 5 + num_at_once);
+  }
+}
+
+// On the caller's thread, which knows what to do; the others end at once.
+TEST(TranscribeChunksTest, ThrowsWhatItsFunctionsThrow) {
+  for (const bool taking : {false, true}) {
+    std::atomic<int> num_begun = 0;
+    std::stop_source stop;
+    EXPECT_THROW(
+        (void)TranscribeChunks(
+            *Chunks(), 2, stop,
+            [&](const SpeechChunk& chunk) -> absl::StatusOr<Transcript> {
+              ++num_begun;
+              if (!taking && chunk.index == 3) throw std::bad_alloc();
+              while (chunk.index > 3 && !stop.stop_requested()) {
+                std::this_thread::yield();
+              }
+              return Slowly(chunk);
+            },
+            [&](const Transcript& transcript) -> absl::Status {
+              if (taking && transcript.text == "3 ") throw std::bad_alloc();
+              return absl::OkStatus();
+            }),
+        std::bad_alloc);
+    EXPECT_LE(num_begun, 7);
+    EXPECT_TRUE(stop.stop_requested());
   }
 }
 

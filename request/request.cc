@@ -197,6 +197,11 @@ absl::Status ValidateAlignment(const ModelDescription& model,
         Got(Pluralize(std::ssize(request->continuations), "continuation")));
   }
   const AttentionShape& shape = *model.encoder->reported_attention;
+  const int64_t num_heads = int64_t{shape.num_layers} * shape.num_heads;
+  if (query.heads.empty() || std::ssize(query.heads) > num_heads) {
+    return InvalidField("`alignment` must be of 1 to ", num_heads, " heads",
+                        Got(query.heads.size()));
+  }
   for (const AttentionHead& head : query.heads) {
     if (head.layer >= 0 && head.layer < shape.num_layers && head.head >= 0 &&
         head.head < shape.num_heads) {

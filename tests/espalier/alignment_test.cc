@@ -206,6 +206,12 @@ TEST_P(AlignmentTest, RefusesWhatItCannotAlign) {
                 q.heads = {{0, -1}};
               }),
               HasSubstr("got [0, -1]"));
+  EXPECT_THAT(error([](auto&, auto& q) { q.heads = {}; }),
+              HasSubstr("heads, got 0"));
+  EXPECT_THAT(error([](auto&, auto& q) {
+                q.heads.assign(100'000, {0, 0});
+              }),
+              HasSubstr("heads, got 100000"));
   EXPECT_THAT(error([](auto&, auto& q) { q.num_positions = 0; }),
               HasSubstr("num_positions"));
   EXPECT_THAT(error([](auto&, auto& q) { q.num_positions = 34; }),

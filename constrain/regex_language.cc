@@ -232,6 +232,10 @@ int64_t NumCopies(const RegexNode& repeat) {
   return std::max(repeat.max_count, repeat.min_count + 1);
 }
 
+// Sizes of trees are counted up to this: its product with any number of copies
+// does not overflow.
+constexpr int64_t kMostCounted = int64_t{1} << 30;
+
 // The repetition that a tree's size is most due to.
 struct LargestRepeat {
   int64_t size = 0;  // states of a tree, about
@@ -244,12 +248,11 @@ LargestRepeat FindLargestRepeat(const RegexNode& tree) {
   int64_t size = 1;
   for (const RegexNode& child : tree.children) {
     const LargestRepeat of_child = FindLargestRepeat(child);
-    size += of_child.size;
+    size = std::min(kMostCounted, size + of_child.size);
     if (of_child.size > largest.size) largest = of_child;
   }
   if (tree.kind == RegexNode::Kind::kRepeat) {
-    constexpr int64_t kMost = int64_t{1} << 40;
-    size = std::min(kMost, size * NumCopies(tree));
+    size = std::min(kMostCounted, size * NumCopies(tree));
     const bool is_larger =
         largest.node == nullptr || NumCopies(tree) >= NumCopies(*largest.node);
     if (tree.at >= 0 && is_larger) largest.node = &tree;
@@ -508,11 +511,12 @@ class RegexWithCalls {
 // Characters of repetitions that a counter would save, as many times as they
 // are copied; those of a large class count more.
 int64_t NumUnrolled(const RegexNode& tree) {
-  constexpr int64_t kMost = int64_t{1} << 40;
   constexpr int64_t kSizeOfAny = 14;
   if (tree.kind == RegexNode::Kind::kSet) return 0;
   int64_t count = 0;
-  for (const RegexNode& child : tree.children) count += NumUnrolled(child);
+  for (const RegexNode& child : tree.children) {
+    count = std::min(kMostCounted, count + NumUnrolled(child));
+  }
   if (tree.kind != RegexNode::Kind::kRepeat) return count;
   const RegexNode& child = tree.children.front();
   if (child.kind == RegexNode::Kind::kSet &&
@@ -520,7 +524,7 @@ int64_t NumUnrolled(const RegexNode& tree) {
     return int64_t{tree.max_count - tree.min_count} *
            std::max<int64_t>(1, SizeOf(child.set) / kSizeOfAny);
   }
-  return std::min(kMost, count * NumCopies(tree));
+  return std::min(kMostCounted, count * NumCopies(tree));
 }
 
 // Returns nullopt if no repetition can be counted.

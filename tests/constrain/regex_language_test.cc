@@ -277,5 +277,14 @@ TEST(RegexLanguageTest, SamplesAreInTheLanguage) {
   }
 }
 
+// Sizes beyond 64 bits are refused as others are.
+TEST(RegexLanguageTest, NestedCountsDoNotOverflow) {
+  std::string pattern = "(";
+  for (int i = 0; i < 8; ++i) pattern += "(a{0,1048576}b){0,1048576}";
+  pattern += "){0,1048576}";
+  EXPECT_THAT(CompileRegexLanguage(pattern).status(),
+              StatusIs(kInvalid, HasSubstr("{0,1048576}")));
+}
+
 }  // namespace
 }  // namespace espalier

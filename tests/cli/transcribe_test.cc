@@ -1,6 +1,7 @@
 // espalier transcribe: files of audio as text with times.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <set>
@@ -72,18 +73,20 @@ TEST_F(TranscribeTest, PrintsOneFormatOrWritesAllOfThem) {
 
 // Subtitles that segments do not end are printed as they are complete.
 TEST_F(TranscribeTest, PrintsSubtitlesOfWords) {
-  const std::string audio = Audio("words.wav", 3.4);
+  const std::string audio = Audio("words.wav", 7.9);
   const std::string directory = files_.path("words");
   const std::vector<std::vector<std::string>> lines = {
       {},
       {"--max_line_width", "12", "--max_line_count", "2"},
-      {"--max_words_per_line", "2"},
+      {"--max_words_per_line", "1"},
       {"--highlight_words", "True", "--max_line_width", "20"}};
   std::set<std::string> all;
   for (const std::vector<std::string>& options : lines) {
     for (const std::string format : {"srt", "vtt"}) {
-      std::vector<std::string> args = {audio, "-f", format, "--word_timestamps",
-                                       "True"};
+      // Samples, because some of their segments have several words.
+      std::vector<std::string> args = {
+          audio,           "-f", format, "--word_timestamps", "True",
+          "--temperature", "8"};
       args.insert(args.end(), options.begin(), options.end());
       const ProgramRun printed = Run(args);
       ASSERT_EQ(printed.exit_code, 0) << printed.err;
@@ -170,6 +173,26 @@ TEST_F(TranscribeTest, LeavesNothingBehindIfItCannotBegin) {
   EXPECT_FALSE(std::filesystem::exists(files_.path("target")));
   EXPECT_EQ(Run({audio, "-o", directory}).exit_code, 0);
   EXPECT_TRUE(std::filesystem::exists(files_.path("target")));
+}
+
+TEST_F(TranscribeTest, RefusesResultsThatLeadNowhere) {
+  const std::string audio = Audio("talk.wav", 1.3);
+  const std::string directory = files_.path("odd");
+  std::filesystem::create_directories(directory);
+  const std::string result = directory + "/talk.txt";
+  const auto expect_refused = [&](const std::string& reason) {
+    const ProgramRun run = Run({audio, "-o", directory});
+    EXPECT_EQ(run.exit_code, 2);
+    EXPECT_THAT(run.err, HasSubstr(Concat("cannot write ", result, ": ")));
+    EXPECT_THAT(run.err, HasSubstr(reason));
+    std::filesystem::remove(result);
+  };
+  std::filesystem::create_symlink("nothing/here", result);
+  expect_refused("No such file or directory");
+  ASSERT_EQ(mkfifo(result.c_str(), 0600), 0);
+  expect_refused("it is a pipe");
+  std::filesystem::create_symlink("talk.txt", result);  // to itself
+  expect_refused("");
 }
 
 TEST_F(TranscribeTest, NeverWritesOverTheAudio) {

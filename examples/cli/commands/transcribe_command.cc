@@ -1,5 +1,7 @@
 #include "examples/cli/commands/transcribe_command.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
@@ -7,6 +9,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <stop_token>
 #include <system_error>
 #include <thread>
@@ -165,18 +168,32 @@ std::string ResultPath(const TranscribeCommandOptions& options,
   return Concat(options.output_dir, "/", StemOf(file), ".", NameOf(format));
 }
 
+// Device and number of an existing file.
+std::optional<std::pair<dev_t, ino_t>> IdentityOf(const std::string& path) {
+  struct stat status = {};
+  if (stat(path.c_str(), &status) != 0) return std::nullopt;
+  return std::pair(status.st_dev, status.st_ino);
+}
+
 // Finds out whether results can be written, and are not written over the audio:
 // not after hours of transcription.
 absl::Status CheckOutputFiles(const TranscribeCommandOptions& options,
                               const Formats& formats) {
-  const std::string& directory = options.output_dir;
-  if (directory.empty()) return absl::OkStatus();
+  if (options.output_dir.empty()) return absl::OkStatus();
+  std::map<std::pair<dev_t, ino_t>, std::string> audios;
+  for (const std::string& file : options.files) {
+    if (file == "-") continue;
+    if (const auto identity = IdentityOf(file)) audios[*identity] = file;
+  }
   for (const std::string& file : options.files) {
     for (const TranscriptFormat format : formats) {
       const std::string path = ResultPath(options, file, format);
-      for (const std::string& audio : options.files) {
-        if (!IsSameFile(InputPath(audio), path)) continue;
-        return InvalidArgument("--output-dir: ", path, " is the audio ", audio);
+      if (const auto identity = IdentityOf(path)) {
+        const auto audio = audios.find(*identity);
+        if (audio != audios.end()) {
+          return InvalidArgument("--output-dir: ", path, " is the audio ",
+                                 audio->second);
+        }
       }
       RETURN_IF_ERROR(Annotate(CheckWritable(path), "--output-dir"));
     }

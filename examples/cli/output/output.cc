@@ -138,22 +138,41 @@ void PrintNote(std::string_view note) {
 absl::Status CheckWritable(const std::string& path) {
   namespace fs = std::filesystem;
   std::error_code error;
-  const fs::path absolute = fs::absolute(path, error);
-  const fs::path beyond_links = fs::weakly_canonical(absolute, error);
-  fs::path there = error ? absolute : beyond_links;
-  const bool is_new = !fs::exists(there, error);
-  // The file, or the directory in which the rest of the path is made.
-  while (!fs::exists(there, error) && there.has_relative_path()) {
-    there = there.parent_path();
+  fs::path there = fs::absolute(path, error);
+  // Also through links to what does not exist yet.
+  constexpr int kMaxLinks = 40;  // as Linux follows
+  bool is_linked = false;
+  for (int i = 0; i < kMaxLinks && fs::is_symlink(there, error); ++i) {
+    there = there.parent_path() / fs::read_symlink(there, error);
+    is_linked = true;
   }
+  const fs::file_status status = fs::status(there, error);
   int reason = 0;
-  if (fs::is_directory(there, error) != is_new) {
-    reason = is_new ? ENOTDIR : EISDIR;
-  } else if (access(there.c_str(), is_new ? W_OK | X_OK : W_OK) != 0) {
-    reason = errno;
+  if (fs::is_symlink(there, error)) {
+    reason = ELOOP;
+  } else if (fs::is_directory(status)) {
+    reason = EISDIR;
+  } else if (fs::is_fifo(status) || fs::is_socket(status)) {
+    reason = EPIPE;  // its reader may never come
+  } else if (fs::exists(status)) {
+    if (access(there.c_str(), W_OK) != 0) reason = errno;
+  } else {
+    // The directory in which the rest of the path is made; none is made for a
+    // link.
+    do {
+      there = there.parent_path();
+    } while (!is_linked && !fs::exists(there, error) &&
+             there.has_relative_path());
+    if (access(there.c_str(), W_OK | X_OK) != 0) {
+      reason = errno;
+    } else if (!fs::is_directory(there, error)) {
+      reason = ENOTDIR;
+    }
   }
   if (reason == 0) return absl::OkStatus();
-  return FailedPrecondition("cannot write ", path, ": ", std::strerror(reason));
+  return FailedPrecondition(
+      "cannot write ", path, ": ",
+      reason == EPIPE ? "it is a pipe" : std::strerror(reason));
 }
 
 absl::StatusOr<std::unique_ptr<Output>> Output::Open(const std::string& path) {

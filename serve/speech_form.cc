@@ -525,7 +525,15 @@ absl::StatusOr<SpeechCall> SpeechForm::Take(SpeechTask task,
     RETURN_IF_ERROR(FindField(field.field)->read(field, &call));
   }
   RETURN_IF_ERROR(CheckTogether(call));
-  if (call.has_words) call.options.word_timestamps = true;
+  if (call.has_words) {
+    const SpeechField* const words = FindGiven(call.given, "word_timestamps");
+    if (words != nullptr && !call.options.word_timestamps) {
+      return Wrong(*words,
+                   " must not be false with word in "
+                   "timestamp_granularities");
+    }
+    call.options.word_timestamps = true;
+  }
   SetVadDefaults(&call);
   RETURN_IF_ERROR(CheckSequences("num_beams", "--max-num-beams",
                                  limits.max_num_beams, limits,

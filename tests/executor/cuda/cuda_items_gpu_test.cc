@@ -13,6 +13,7 @@
 #include "tests/constrain/token_lists.h"
 #include "tests/executor/cuda/cuda_executor_fixture.h"
 #include "tests/few_cases.h"
+#include "tests/source_tree.h"
 #include "tests/status_matchers.h"
 #include "tests/unowned.h"
 
@@ -121,18 +122,24 @@ TEST_F(CudaItemsTest, ItemsAreThoseOfTheHostWhetherStepsRunAheadOrNot) {
 // More beams than keep their scratch in shared memory.
 TEST_F(CudaItemsTest, ItemsOfAWideSearch) {
   std::mt19937 random(9);
-  Request request = RequestFor("ids", Cases(1500, 1100), random);
+  Request request = RequestFor("ids", Cases(5000, 1100), random);
+  request.params.num_return_sequences = 50;
   ASSERT_OK(ValidateRequest(host_->description(), &request));
   CudaTransformerOptions options = Float32();
-  options.max_tokens = options.max_logits = 2048;
+  options.max_tokens = options.max_logits = 5120;
+  options.kv_cache_bytes = int64_t{4} << 30;
   OnDevice device = Load(options);
   ASSERT_NE(device.steps, nullptr);
   DriveOptions drive = Options(2);
-  drive.scheduler.max_step_tokens = 2048;
+  drive.scheduler.max_step_tokens = 5120;
   const Answers ahead = Drive(*device.steps, {request}, drive);
   drive.num_in_flight = 1;
+  // A page for each beam.
+  auto wide_host = TransformerModel::Load(
+      SourcePath("models/en-fr"), {.kv_cache_bytes = int64_t{2} << 30}, *pool_);
+  ASSERT_OK(wide_host.status());
   const Answers expected =
-      Drive(*MakeExecutor(host_, *pool_), {request}, drive);
+      Drive(*MakeExecutor(wide_host->get(), *pool_), {request}, drive);
   ExpectSame(expected, ahead, "items, wide");
 }
 

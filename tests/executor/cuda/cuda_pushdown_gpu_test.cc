@@ -240,6 +240,45 @@ TEST_F(CudaPushdownTest, TextsAreThoseOfTheHostWhetherStepsRunAheadOrNot) {
   ExpectSame(expected, ahead, "ahead");
 }
 
+// As many beams as a search may have, each with a state or count of its own.
+TEST_F(CudaPushdownTest, TextsOfWideSearches) {
+  std::vector<Request> requests;
+  for (const ConstraintParams& constraint :
+       {ConstraintParams{.regex = "([A-Z][a-z]* ?)+"},
+        ConstraintParams{.regex = R"([a-z ]{2,80000}\.)"}}) {
+    Request& request = requests.emplace_back();
+    request.prompt_tokens = {kFirstWord + 7, kFirstWord + 70, kFirstWord + 700};
+    GenerationParams& params = request.params;
+    params.num_beams = Cases(5000, 1100);
+    params.num_return_sequences = 50;
+    params.early_stopping = EarlyStopping::kNever;
+    params.max_new_tokens = 7;
+    params.constraint = constraint;
+    ASSERT_OK(ValidateRequest(host_->description(), &request));
+  }
+  CudaTransformerOptions options = Float32();
+  options.max_tokens = options.max_logits = 5120;
+  options.kv_cache_bytes = int64_t{4} << 30;
+  OnDevice device = Load(options);
+  ASSERT_NE(device.steps, nullptr);
+  // A page for each beam.
+  auto wide_host = TransformerModel::Load(
+      SourcePath("models/en-fr"), {.kv_cache_bytes = int64_t{2} << 30}, *pool_);
+  ASSERT_OK(wide_host.status());
+  DriveOptions drive = Options(1);
+  drive.scheduler.max_step_tokens = 5120;
+  for (const Request& request : requests) {
+    drive.num_in_flight = 1;
+    const Answers expected =
+        Drive(*MakeExecutor(wide_host->get(), *pool_), {request}, drive);
+    const Answers waiting = Drive(*device.steps, {request}, drive);
+    ExpectSame(expected, waiting, "wide, waiting");
+    drive.num_in_flight = 2;
+    const Answers ahead = Drive(*device.steps, {request}, drive);
+    ExpectSame(expected, ahead, "wide, ahead");
+  }
+}
+
 // Rounding may change what a sample draws, but not that its tokens are legal,
 // which is validated.
 TEST_F(CudaPushdownTest, SamplesAreTextsOfTheLanguage) {

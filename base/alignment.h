@@ -25,7 +25,7 @@ struct AttentionShape {
 struct AlignmentQuery {
   std::vector<AttentionHead> heads = {};
   int num_positions = 0;  // the source's first ones
-  // Log-probabilities of tokens below it are among these tokens alone.
+  // Log-probabilities are renormalized over the tokens below it.
   int num_text_tokens = 0;
 };
 

@@ -625,7 +625,7 @@ absl::StatusOr<TokenTimes> Transcriber::Run::Align(
                                     parts_.max_context));
   const auto num_before = static_cast<int>(std::ssize(prompt)) - 1;
   prompt.insert(prompt.end(), text.begin(), text.end());
-  // The end is aligned, too, and a token is that has another after it.
+  // All tokens but the last are aligned, and so must be the end of the text.
   prompt.insert(prompt.end(), 2, whisper.end());
   // Positions of the encoder have two frames each.
   const int num_positions = std::max<int>(1, static_cast<int>(num_frames / 2));
@@ -640,7 +640,8 @@ absl::StatusOr<TokenTimes> Transcriber::Run::Align(
                    Generate(std::move(request), call_.stop));
   if (!generation.alignment) return Internal("a window is not aligned");
   const Alignment& alignment = *generation.alignment;
-  // Each token's time is that of the one before it, which writes it.
+  // Row i is of the token before token i of the text, which predicts it, as in
+  // openai's program.
   const int num_rows = static_cast<int>(text.size()) + 1;
   const std::vector<float> matrix = AlignmentMatrix(
       {.values = alignment.attention_scores,

@@ -211,8 +211,8 @@ absl::Status CudaGraphRunner::EnqueueAll(
                                      arrays.row_edits, arrays.edits, stream_));
   }
   // After edits, which replace the rows' masks. Selection reads masks early: it
-  // does not start before they are made. Nor must the next step after a
-  // failure.
+  // does not start before they are made, and neither does the next step if this
+  // one fails.
   absl::Status status;
   const bool finds_masks =
       shape.has_state_masks || shape.has_item_masks || shape.has_pushdown_masks;

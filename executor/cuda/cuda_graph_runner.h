@@ -2,8 +2,7 @@
 // shape allows that, otherwise function by function.
 //
 //   begin ─> tail copies ─> edits of  ┬─> forward ──┬─> selection ─> advance
-//   and
-//                           histories │   pass,     │   sampling       report
+//                           histories │   pass,     │   sampling       and report
 //                                     └─> masks  ───┘   Gumbel top-k
 //                                                       log-probabilities
 //

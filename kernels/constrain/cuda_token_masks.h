@@ -1,13 +1,12 @@
 // Token masks on the device: the masks of the rows of a step, found or made
 // beside the forward pass, so that selection and sampling read them.
 //
-//   CudaAdvancePlaces   beams with stacks read the tokens that they feed
-//   CudaFindMasks       others do so; finds the mask of each row, or lists it
-//   as
-//                       a job
-//   CudaMakeTokenMasks  makes the masks of the jobs: walks the bytes of tokens
-//                       along the automaton
-//   CudaMakePushdownMasks  likewise, where positions have stacks
+//   CudaAdvancePlaces      beams with stacks read the tokens that they feed
+//   CudaFindMasks          beams without stacks read theirs; finds the mask of
+//                          each row, or lists it as a job
+//   CudaMakeTokenMasks     makes the masks of the jobs: walks the bytes of
+//                          tokens along the automaton
+//   CudaMakePushdownMasks  makes those of jobs whose positions have stacks
 //
 // States of texts recur, and so do those with the same stack. Their masks are
 // kept: those for any room that is large enough (CudaConstraint::needs). With
@@ -133,8 +132,8 @@ struct CudaMaskInputs {
 absl::Status CudaAdvancePlaces(const CudaMaskInputs& inputs,
                                cudaStream_t stream);
 
-// Writes the states of other beams, likewise. Finds the mask of each row with a
-// constraint: the one of its number, or a
+// Writes the state of each beam without a stack after the token that it feeds.
+// Finds the mask of each row with a constraint: the one of its number, or a
 // kept one. Lists masks that are not there as jobs. A beam without a state gets
 // any mask.
 //   first_cached  number of the first kept mask, after those of rows

@@ -1,10 +1,10 @@
 // CudaGraphRunner: enqueues the work of a step on the device: as a graph if its
 // shape allows that, otherwise function by function.
 //
-//   begin ─> tail copies ─> edits of  ┬─> forward ──┬─> selection ─> advance
-//                           histories │   pass,     │   sampling       and report
-//                                     └─> masks  ───┘   Gumbel top-k
-//                                                       log-probabilities
+//   begin ─> tail copies ─> edits of  ┬─> forward ─┬─> selection ─> advance,
+//                           histories │   pass     │   sampling     report
+//                                     └─> masks  ──┘   Gumbel top-k
+//                                                      log-probabilities
 //
 // A step contains only the parts that some request needs: a step without
 // sampling has no sampling kernel.

@@ -20,7 +20,7 @@ struct ServeOptions {
   std::vector<std::string> allowed_origins;
   std::string defaults_file;
   std::string vad_model;  // empty: none
-  ParamTexts params;  // defaults of requests
+  ParamTexts params;      // defaults of requests
   serve::TraceLimits traces;
   bool logs_requests = false;
   absl::Duration drain_timeout = absl::Seconds(30);

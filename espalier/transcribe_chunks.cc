@@ -98,7 +98,8 @@ absl::Status TranscribeChunks(
   bool is_complete = false;
   // Before the threads are joined, which would go through all chunks first.
   const absl::Cleanup end = [&] {
-    if (!is_complete) results.Fail(absl::CancelledError("not all are taken"));
+    // Nothing is allocated: memory may be what is short.
+    if (!is_complete) results.Fail({absl::StatusCode::kCancelled, ""});
   };
   const int64_t num_threads = std::min(num_at_once, chunks.size());
   threads.reserve(static_cast<size_t>(num_threads));

@@ -161,12 +161,12 @@ absl::Status CheckWritable(const std::string& path) {
     // link.
     do {
       there = there.parent_path();
-    } while (!is_linked && !fs::exists(there, error) &&
-             there.has_relative_path());
-    if (access(there.c_str(), W_OK | X_OK) != 0) {
-      reason = errno;
-    } else if (!fs::is_directory(there, error)) {
+    } while (!is_linked && !fs::is_symlink(there, error) &&
+             !fs::exists(there, error) && there.has_relative_path());
+    if (fs::exists(there, error) && !fs::is_directory(there, error)) {
       reason = ENOTDIR;
+    } else if (access(there.c_str(), W_OK | X_OK) != 0) {
+      reason = errno;
     }
   }
   if (reason == 0) return absl::OkStatus();

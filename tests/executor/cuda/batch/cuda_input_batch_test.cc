@@ -526,7 +526,7 @@ TEST(CudaInputBatchTest, RowsHavePlacesWhoseMasksTheDeviceFinds) {
   next.AddBeams(group, request);
   EXPECT_FALSE(next.has_items());
   EXPECT_EQ(next.mask_rows[0].constraint, -1);
-  EXPECT_EQ(next.groups[0].constraint, -1);
+  EXPECT_EQ(next.groups[0].has_constraint, 0);
   EXPECT_EQ(next.groups[0].max_candidates, INT_MAX);
   for (int rank = 0; rank < 3; ++rank) {
     EXPECT_EQ(next.mask_rows[2 + rank].beam, 6 + rank);
@@ -558,7 +558,7 @@ TEST(CudaInputBatchTest, GroupsOfRowsKeepNoStates) {
   request.constraint = 0;
   CudaInputBatch batch(kShape);
   batch.AddBeams(Group(0, 2, 0, 5), request);
-  EXPECT_EQ(batch.groups[0].constraint, -1);
+  EXPECT_EQ(batch.groups[0].has_constraint, 0);
   EXPECT_EQ(batch.mask_rows[0].state, 6);  // in slot order
   EXPECT_EQ(batch.mask_rows[1].state, 5);
 }

@@ -77,19 +77,19 @@ absl::StatusOr<TransformerTensor> FindTensor(
 absl::StatusOr<TransformerTensor> FindTable(const Checkpoint& checkpoint,
                                             const TransformerConfig& config,
                                             const std::string& name,
-                                            int num_rows, int num_cols) {
+                                            const std::vector<int64_t>& shape) {
   ASSIGN_OR_RETURN(const LocatedTensor located, checkpoint.Find(name));
   if (!config.int8_rows || located.tensor->dtype != "I8") {
-    return FindTensor(checkpoint, name, {num_rows, num_cols});
+    return FindTensor(checkpoint, name, shape);
   }
-  RETURN_IF_ERROR(CheckShape(located, name, {num_rows, num_cols}));
+  RETURN_IF_ERROR(CheckShape(located, name, shape));
   const std::string scale_name = name + "_scale";
   ASSIGN_OR_RETURN(const LocatedTensor scale, checkpoint.Find(scale_name));
-  RETURN_IF_ERROR(CheckShape(scale, scale_name, {num_rows}));
+  RETURN_IF_ERROR(CheckShape(scale, scale_name, {shape[0]}));
   if (scale.tensor->dtype != "F32") return WrongDType(scale, scale_name, "F32");
   return TransformerTensor{.data = located.tensor->data,
                            .dtype = *config.int8_rows,
-                           .num_rows = num_rows,
+                           .num_rows = static_cast<int>(shape[0]),
                            .int8_scales = scale.tensor->data,
                            .name = name};
 }
@@ -100,7 +100,7 @@ absl::StatusOr<TransformerTensor> FindMatrix(const Checkpoint& checkpoint,
                                              int num_rows, int num_cols) {
   ASSIGN_OR_RETURN(const LocatedTensor located, checkpoint.Find(name));
   if (!config.has_fp8_weights || located.tensor->dtype != "F8_E4M3") {
-    return FindTable(checkpoint, config, name, num_rows, num_cols);
+    return FindTable(checkpoint, config, name, {num_rows, num_cols});
   }
   RETURN_IF_ERROR(CheckShape(located, name, {num_rows, num_cols}));
   TransformerTensor tensor = {.data = located.tensor->data,

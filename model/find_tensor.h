@@ -20,12 +20,12 @@ absl::StatusOr<TransformerTensor> FindTensor(const Checkpoint& checkpoint,
                                              const std::string& name,
                                              const std::vector<int64_t>& shape);
 
-// Finds a matrix of embeddings, which may be int8 codes with scales if the
-// config says so.
+// Finds embeddings or a convolution's weights, which may be int8 codes with a
+// scale for each row if the config says so.
 absl::StatusOr<TransformerTensor> FindTable(const Checkpoint& checkpoint,
                                             const TransformerConfig& config,
                                             const std::string& name,
-                                            int num_rows, int num_cols);
+                                            const std::vector<int64_t>& shape);
 
 // Finds a weight matrix, which may be as a table's, or e4m3 codes with scales
 // if config.json says so. `name` is that of the weight tensor.

@@ -120,8 +120,8 @@ class PartsFinder {
       weight.is_transposed = true;
     } else if (member.feature == TensorFeature::kConvolutions) {
       ASSIGN_OR_RETURN(weight,
-                       FindTensor(checkpoint_, whole,
-                                  {num_rows, num_cols / kNumTaps, kNumTaps}));
+                       FindTable(checkpoint_, owner_.config, whole,
+                                 {num_rows, num_cols / kNumTaps, kNumTaps}));
       weight.has_taps = true;
     } else {
       ASSIGN_OR_RETURN(weight, FindMatrix(checkpoint_, owner_.config, whole,

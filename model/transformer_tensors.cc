@@ -175,7 +175,7 @@ absl::StatusOr<Tensor> FindEmbedding(const Checkpoint& checkpoint,
   ASSIGN_OR_RETURN(
       Tensor embedding,
       FindTable(checkpoint, config, EmbeddingName(checkpoint, names, base),
-                config.vocab_size, config.embedding_size()));
+                {config.vocab_size, config.embedding_size()}));
   for (const std::string_view alias : names.embedding_aliases) {
     RETURN_IF_ERROR(CheckTied(checkpoint, names, Concat(base, alias, ".weight"),
                               embedding));

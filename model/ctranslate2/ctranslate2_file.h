@@ -37,7 +37,7 @@ class CTranslate2File {
   // kResourceExhausted if memory runs out.
   static absl::StatusOr<CTranslate2File> Open(const std::string& path);
 
-  // "TransformerSpec".
+  // "TransformerSpec" or "WhisperSpec", say.
   const std::string& specification() const { return specification_; }
   int64_t revision() const { return revision_; }
 

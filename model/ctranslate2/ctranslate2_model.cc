@@ -44,8 +44,10 @@ absl::StatusOr<CTranslate2Model> CTranslate2Model::Open(
   RETURN_IF_ERROR(Annotate(CheckSpecification(file), file.path()));
   const std::string config_path = directory + "/config.json";
   ASSIGN_OR_RETURN(const json::object options, ReadConfigObject(config_path));
-  ASSIGN_OR_RETURN(const CTranslate2Vocabulary vocabulary,
-                   ReadCTranslate2Vocabulary(directory));
+  ASSIGN_OR_RETURN(
+      const CTranslate2Vocabulary vocabulary,
+      ReadCTranslate2Vocabulary(
+          directory, IsWhisperSpec(file) ? "vocabulary" : "shared_vocabulary"));
   CTranslate2Variables variables(file);
   absl::StatusOr<TransformerSpec> spec =
       ReadTransformerSpec(variables, options, vocabulary);

@@ -1,8 +1,9 @@
 // CTranslate2Model: a directory that a converter of CTranslate2 wrote, read as
 // the model of transformers that it was made from: model.bin beside config.json
-// and shared_vocabulary.json. Its family's reader (model_family.h) reads a
-// config.json that is made of the variables, and the family's names find the
-// tensors, so that there is nothing else of a family here.
+// and shared_vocabulary.json, or vocabulary.json of Whisper. Its family's
+// reader (model_family.h) reads a config.json that is made of the variables,
+// and the family's names find the tensors, so that there is nothing else of a
+// family here.
 //
 // Thread safety: immutable after Open.
 #pragma once

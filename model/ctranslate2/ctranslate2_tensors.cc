@@ -79,11 +79,20 @@ class TensorNamer {
       RETURN_IF_ERROR(AddNorm(scope + "/layernorm_embedding",
                               NameWithBase(names.embedding_norm)));
     }
+    const bool has_convolutions = Has(owner, TensorFeature::kConvolutions);
+    if (has_convolutions) {
+      RETURN_IF_ERROR(AddConvolution(scope + "/conv1", names.conv1,
+                                     config_.encoder->num_mel_bins));
+      RETURN_IF_ERROR(
+          AddConvolution(scope + "/conv2", names.conv2, config_.hidden_size));
+    }
     if (Has(owner, TensorFeature::kLearnedPositions)) {
       const std::string name = scope + "/position_encodings/encodings";
       ASSIGN_OR_RETURN(const StoredTensor* const table, variables_.Any(name));
       Put(NameWithBase(names.positions) + ".weight",
-          RowsOf(*table, 0, config_.max_context));
+          RowsOf(*table, 0,
+                 has_convolutions ? config_.encoder->max_tokens
+                                  : config_.max_context));
     }
     if (Has(owner, TensorFeature::kDistanceBiases)) {
       RETURN_IF_ERROR(AddDistanceBiases(owner,
@@ -182,7 +191,7 @@ class TensorNamer {
     const int64_t all_rows = num_rows * std::ssize(to);
     ASSIGN_OR_RETURN(
         const Matrix matrix,
-        variables_.MatrixOf(scope + "/weight", all_rows, num_cols));
+        variables_.MatrixOf(scope + "/weight", {all_rows, num_cols}));
     std::optional<StoredTensor> bias;
     if (has_bias) {
       ASSIGN_OR_RETURN(bias, variables_.Floats(scope + "/bias", {all_rows}));
@@ -198,15 +207,32 @@ class TensorNamer {
     return absl::OkStatus();
   }
 
+  absl::Status AddConvolution(const std::string& scope, std::string_view to,
+                              int64_t num_channels) {
+    const int64_t num_rows = config_.hidden_size;
+    ASSIGN_OR_RETURN(Matrix matrix,
+                     variables_.MatrixOf(scope + "/weight",
+                                         {num_rows, num_channels, kNumTaps}));
+    ASSIGN_OR_RETURN(StoredTensor bias,
+                     variables_.Floats(scope + "/bias", {num_rows}));
+    const std::string name = NameWithBase(to);
+    PutMatrix(name + ".weight", std::move(matrix.weight),
+              std::move(matrix.scale));
+    Put(name + ".bias", std::move(bias));
+    return absl::OkStatus();
+  }
+
   absl::Status AddEmbeddings() {
     const std::string source = "encoder/embeddings_0/weight";
     const std::string target = "decoder/embeddings/weight";
     ASSIGN_OR_RETURN(const Matrix matrix, VocabularyMatrix(target));
-    ASSIGN_OR_RETURN(const Matrix same, VocabularyMatrix(source));
-    if (!AreEqual(matrix, same)) {
-      return InvalidArgument("variable ", source, " must be ", target,
-                             ": embeddings of the source other than those of "
-                             "the target are not supported");
+    if (!config_.encoder->feature_shape()) {
+      ASSIGN_OR_RETURN(const Matrix same, VocabularyMatrix(source));
+      if (!AreEqual(matrix, same)) {
+        return InvalidArgument("variable ", source, " must be ", target,
+                               ": embeddings of the source other than those "
+                               "of the target are not supported");
+      }
     }
     return PutVocabularyMatrix(
         NameWithBase(config_.names.embedding) + ".weight", matrix);
@@ -262,7 +288,7 @@ class TensorNamer {
   }
 
   absl::StatusOr<Matrix> VocabularyMatrix(const std::string& name) {
-    return variables_.MatrixOf(name, NumStoredTokens(), config_.hidden_size);
+    return variables_.MatrixOf(name, {NumStoredTokens(), config_.hidden_size});
   }
 
   // With a row of zeros at its end, if the decoder begins with that.

@@ -99,9 +99,9 @@ absl::StatusOr<StoredTensor> CTranslate2Variables::Floats(
 }
 
 absl::StatusOr<CTranslate2Variables::Matrix> CTranslate2Variables::MatrixOf(
-    const std::string& name, int64_t num_rows, int64_t num_cols) {
+    const std::string& name, const std::vector<int64_t>& shape) {
   ASSIGN_OR_RETURN(const StoredTensor* const tensor, Any(name));
-  RETURN_IF_ERROR(CheckShape(name, *tensor, {num_rows, num_cols}));
+  RETURN_IF_ERROR(CheckShape(name, *tensor, shape));
   if (IsFloat(*tensor)) return Matrix{*tensor, std::nullopt};
   if (tensor->dtype != "I8") {
     return WrongType(name, *tensor, "F32, F16, BF16 or I8");
@@ -109,7 +109,7 @@ absl::StatusOr<CTranslate2Variables::Matrix> CTranslate2Variables::MatrixOf(
   // An alias of the matrix has no scale of its own.
   const std::string scale_name = file_.NameOf(name) + "_scale";
   ASSIGN_OR_RETURN(const StoredTensor* const scale, Any(scale_name));
-  RETURN_IF_ERROR(CheckShape(scale_name, *scale, {num_rows}));
+  RETURN_IF_ERROR(CheckShape(scale_name, *scale, {shape[0]}));
   if (scale->dtype != "F32") return WrongType(scale_name, *scale, "F32");
   RETURN_IF_ERROR(CheckScales(scale_name, *scale));
   return Matrix{*tensor, *scale};

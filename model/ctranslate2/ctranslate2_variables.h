@@ -43,12 +43,12 @@ class CTranslate2Variables {
 
   // A tensor of F32, F16 or BF16, or one of I8 with a scale for each row.
   struct Matrix {
-    StoredTensor weight;  // [num_rows, num_cols]
+    StoredTensor weight;  // [num_rows, num_cols], of a convolution with taps
     // [num_rows], F32; the weight is the integer divided by it.
     std::optional<StoredTensor> scale;
   };
-  absl::StatusOr<Matrix> MatrixOf(const std::string& name, int64_t num_rows,
-                                  int64_t num_cols);
+  absl::StatusOr<Matrix> MatrixOf(const std::string& name,
+                                  const std::vector<int64_t>& shape);
 
   // Errors: naming the first variable or alias that was not read.
   absl::Status CheckAllAreUsed() const;

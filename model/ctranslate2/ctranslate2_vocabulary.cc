@@ -14,8 +14,6 @@ namespace espalier {
 namespace {
 
 constexpr size_t kMaxBytes = size_t{64} << 20;
-constexpr std::string_view kJsonFile = "/shared_vocabulary.json";
-constexpr std::string_view kTextFile = "/shared_vocabulary.txt";
 
 absl::StatusOr<std::vector<std::string>> ReadJsonList(const std::string& path) {
   ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxBytes));
@@ -64,26 +62,27 @@ absl::StatusOr<TokenId> CTranslate2Vocabulary::IdOf(
 }
 
 absl::StatusOr<CTranslate2Vocabulary> ReadCTranslate2Vocabulary(
-    const std::string& directory) {
-  CTranslate2Vocabulary vocabulary = {Concat(directory, kJsonFile), {}};
+    const std::string& directory, std::string_view name) {
+  CTranslate2Vocabulary vocabulary = {Concat(directory, "/", name, ".json"),
+                                      {}};
   if (IsThere(vocabulary.path)) {
     ASSIGN_OR_RETURN(vocabulary.tokens, ReadJsonList(vocabulary.path));
     return vocabulary;
   }
-  vocabulary.path = Concat(directory, kTextFile);
+  vocabulary.path = Concat(directory, "/", name, ".txt");
   if (IsThere(vocabulary.path)) {
     ASSIGN_OR_RETURN(vocabulary.tokens, ReadLines(vocabulary.path));
     return vocabulary;
   }
-  for (const char* const name :
+  for (const char* const source :
        {"/source_vocabulary.json", "/source_vocabulary.txt"}) {
-    if (!IsThere(directory + name)) continue;
-    return InvalidArgument(directory + name,
+    if (!IsThere(directory + source)) continue;
+    return InvalidArgument(directory + source,
                            ": a vocabulary of the source other than that of "
                            "the target is not supported");
   }
-  return NotFound(directory, " has a CTranslate2 model.bin and neither ",
-                  kJsonFile.substr(1), " nor ", kTextFile.substr(1));
+  return NotFound(directory, " has a CTranslate2 model.bin and neither ", name,
+                  ".json nor ", name, ".txt");
 }
 
 }  // namespace espalier

@@ -19,12 +19,12 @@ struct CTranslate2Vocabulary {
   absl::StatusOr<TokenId> IdOf(std::string_view token) const;
 };
 
-// Reads shared_vocabulary.json, a list of strings, or shared_vocabulary.txt, a
-// token a line.
+// Reads NAME.json, a list of strings, or NAME.txt, a token a line.
+//   name  "shared_vocabulary", or "vocabulary" for models of one language
 // Errors: kNotFound naming the files if there is none; kInvalidArgument if the
 // source and the target have a vocabulary each, or naming the file and what is
 // wrong in it.
 absl::StatusOr<CTranslate2Vocabulary> ReadCTranslate2Vocabulary(
-    const std::string& directory);
+    const std::string& directory, std::string_view name);
 
 }  // namespace espalier

@@ -17,7 +17,9 @@
 namespace espalier {
 namespace {
 
-constexpr int kMaxRevision = 7;
+constexpr std::string_view kTransformer = "TransformerSpec";
+constexpr std::string_view kWhisper = "WhisperSpec";
+constexpr int kMaxRevision = 7, kMaxWhisperRevision = 3;
 
 // CTranslate2's numbers of activations, as transformers names them, and the
 // same with a gate as T5 names it.
@@ -27,6 +29,7 @@ struct ActivationName {
 };
 constexpr ActivationName kActivations[] = {
     {"relu"}, {"gelu_new", "gated-gelu"}, {"silu", "gated-silu"}, {"gelu"}};
+constexpr int kGelu = 3;
 
 // An encoder or a decoder.
 struct Stack {
@@ -45,7 +48,9 @@ class SpecReader {
  public:
   SpecReader(CTranslate2Variables& variables, const json::object& options,
              const CTranslate2Vocabulary& vocabulary)
-      : variables_(variables), options_(options), vocabulary_(vocabulary) {}
+      : variables_(variables), options_(options), vocabulary_(vocabulary) {
+    spec_.is_whisper = IsWhisperSpec(variables.file());
+  }
 
   absl::StatusOr<TransformerSpec> Run() {
     RETURN_IF_ERROR(ReadSizes());
@@ -55,7 +60,9 @@ class SpecReader {
     RETURN_IF_ERROR(ReadFlags());
     RETURN_IF_ERROR(ReadOptions());
     const bool has_distances = variables_.Has(BiasOf("encoder", 0));
-    RETURN_IF_ERROR(has_distances ? DescribeT5() : DescribeBart());
+    RETURN_IF_ERROR(spec_.is_whisper ? DescribeWhisper()
+                    : has_distances  ? DescribeT5()
+                                     : DescribeBart());
     RETURN_IF_ERROR(ReadTokens());
     return std::move(spec_);
   }
@@ -135,6 +142,11 @@ class SpecReader {
     stack.intermediate_size = static_cast<int>(shape[0]);
     ASSIGN_OR_RETURN(stack.num_heads,
                      Integer(scope + "/num_heads", 1, kMaxHeads));
+    if (spec_.is_whisper && scope == "encoder") {
+      stack.is_pre_norm = true;
+      stack.activation = kGelu;
+      return stack;
+    }
     ASSIGN_OR_RETURN(stack.is_pre_norm, Flag(scope + "/pre_norm"));
     ASSIGN_OR_RETURN(stack.activation,
                      Integer(scope + "/activation", 0,
@@ -148,7 +160,11 @@ class SpecReader {
   }
 
   absl::Status CheckStacksAgree() const {
-    const auto differ = [](std::string_view what) {
+    const auto differ = [this](std::string_view what) {
+      if (spec_.is_whisper && what != "num_heads") {
+        return InvalidArgument("variable decoder/", what,
+                               " is not that of Whisper");
+      }
       return InvalidArgument("encoder/", what, " and decoder/", what,
                              " must agree");
     };
@@ -343,7 +359,9 @@ class SpecReader {
 
   absl::Status DescribeBart() {
     RETURN_IF_ERROR(CheckScoreScales(std::nullopt));
-    RETURN_IF_ERROR(ReadPositions());
+    ASSIGN_OR_RETURN(const int num_sources, NumPositions("encoder"));
+    ASSIGN_OR_RETURN(const int num_targets, NumPositions("decoder"));
+    spec_.num_positions = std::min(num_sources, num_targets);
     if (encoder_.has_gate) {
       return InvalidArgument(
           "variable encoder/layer_0/ffn/linear_0_noact/weight, a gate, is ",
@@ -351,6 +369,39 @@ class SpecReader {
     }
     const std::string_view model_type = ModelType();
     SetFamily(model_type);
+    SetFieldsOfBart();
+    spec_.config["max_position_embeddings"] = spec_.num_positions;
+    return absl::OkStatus();
+  }
+
+  absl::Status DescribeWhisper() {
+    RETURN_IF_ERROR(CheckScoreScales(std::nullopt));
+    if (spec_.has_logits_bias) {
+      return InvalidArgument("variable decoder/",
+                             spec_.starts_from_zero
+                                 ? "start_from_zero_embedding"
+                                 : "projection/bias",
+                             " is not that of Whisper");
+    }
+    constexpr char kConvolution[] = "encoder/conv1/weight";
+    ASSIGN_OR_RETURN(const StoredTensor* const convolution,
+                     variables_.Any(kConvolution));
+    if (convolution->shape.size() != 3) {
+      return InvalidArgument("variable ", kConvolution,
+                             " must have 3 dimensions, got ",
+                             convolution->shape.size());
+    }
+    ASSIGN_OR_RETURN(const int num_frames, NumPositions("encoder"));
+    ASSIGN_OR_RETURN(const int num_positions, NumPositions("decoder"));
+    SetFamily("whisper");
+    SetFieldsOfBart();
+    spec_.config["num_mel_bins"] = convolution->shape[1];
+    spec_.config["max_source_positions"] = num_frames;
+    spec_.config["max_target_positions"] = num_positions;
+    return absl::OkStatus();
+  }
+
+  void SetFieldsOfBart() {
     const json::object fields = {
         {"vocab_size", vocab_size()},
         {"d_model", hidden_size_},
@@ -360,26 +411,20 @@ class SpecReader {
         {"decoder_attention_heads", decoder_.num_heads},
         {"encoder_ffn_dim", encoder_.intermediate_size},
         {"decoder_ffn_dim", decoder_.intermediate_size},
-        {"max_position_embeddings", spec_.num_positions},
         {"activation_function",
          json::string_view(kActivations[encoder_.activation].name)},
         {"scale_embedding", encoder_.scales_embeddings},
         {"tie_word_embeddings", IsTied()}};
     spec_.config.insert(fields.begin(), fields.end());
-    return absl::OkStatus();
   }
 
-  absl::Status ReadPositions() {
-    int64_t least = kMaxContext;
-    for (const char* const scope : {"encoder", "decoder"}) {
-      const std::string name = Concat(scope, "/position_encodings/encodings");
-      ASSIGN_OR_RETURN(const std::vector<int64_t> shape, ShapeOf(name));
-      ASSIGN_OR_RETURN(const StoredTensor table,
-                       variables_.Floats(name, {shape[0], hidden_size_}));
-      least = std::min(least, shape[0]);
-    }
-    spec_.num_positions = static_cast<int>(least);
-    return absl::OkStatus();
+  // Rows of a stack's positions, at most as many as there may be.
+  absl::StatusOr<int> NumPositions(std::string_view scope) {
+    const std::string name = Concat(scope, "/position_encodings/encodings");
+    ASSIGN_OR_RETURN(const std::vector<int64_t> shape, ShapeOf(name));
+    ASSIGN_OR_RETURN(const StoredTensor table,
+                     variables_.Floats(name, {shape[0], hidden_size_}));
+    return static_cast<int>(std::min<int64_t>(shape[0], kMaxContext));
   }
 
   std::string_view ModelType() {
@@ -431,6 +476,13 @@ class SpecReader {
   }
 
   absl::Status ReadTokens() {
+    if (spec_.is_whisper) {
+      ASSIGN_OR_RETURN(spec_.config["eos_token_id"],
+                       vocabulary_.IdOf("<|endoftext|>"));
+      ASSIGN_OR_RETURN(spec_.config["decoder_start_token_id"],
+                       vocabulary_.IdOf("<|startoftranscript|>"));
+      return absl::OkStatus();
+    }
     ASSIGN_OR_RETURN(const std::optional<TokenId> eos, Token("eos_token"));
     spec_.config["eos_token_id"] =
         eos ? json::value(*eos) : json::value(nullptr);
@@ -463,7 +515,8 @@ class SpecReader {
 void TransformerSpec::Settle(TransformerConfig* to) const {
   if (!name.empty()) to->family = name;
   if (norm_eps > 0) to->norm_eps = norm_eps;
-  if (num_positions == 0) return;  // T5's logits have no bias
+  if (is_whisper) to->lacks_key_bias = false;  // it is stored, zeros
+  if (num_positions == 0) return;              // T5's logits have no bias
   to->has_logits_bias = has_logits_bias;
   // Stored positions are added, sinusoids too, and begin with the first token.
   to->positions = PositionKind::kLearned;
@@ -471,16 +524,23 @@ void TransformerSpec::Settle(TransformerConfig* to) const {
   to->token_without_position.reset();
 }
 
+bool IsWhisperSpec(const CTranslate2File& file) {
+  return file.specification() == kWhisper;
+}
+
 absl::Status CheckSpecification(const CTranslate2File& file) {
-  if (file.specification() != "TransformerSpec") {
+  const bool is_whisper = IsWhisperSpec(file);
+  if (!is_whisper && file.specification() != kTransformer) {
     return InvalidArgument(
         "is a CTranslate2 model of ", Shown(file.specification()),
         ", which is not supported; TransformerSpec is, that of translators ",
-        "and other encoder-decoders");
+        "and other encoder-decoders, and WhisperSpec");
   }
-  if (file.revision() <= kMaxRevision) return absl::OkStatus();
-  return InvalidArgument("revision of TransformerSpec must be at most ",
-                         kMaxRevision, ", got ", file.revision());
+  const int max_revision = is_whisper ? kMaxWhisperRevision : kMaxRevision;
+  if (file.revision() <= max_revision) return absl::OkStatus();
+  return InvalidArgument("revision of ", file.specification(),
+                         " must be at most ", max_revision, ", got ",
+                         file.revision());
 }
 
 absl::StatusOr<TransformerSpec> ReadTransformerSpec(

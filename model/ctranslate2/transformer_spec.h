@@ -1,5 +1,7 @@
 // TransformerSpec: the specification of encoder-decoders in CTranslate2 files,
-// as a config.json of transformers. Its variables say what the model is:
+// as a config.json of transformers. WhisperSpec, of speech, is read as one
+// whose encoder has convolutions in place of embeddings, and no options.
+// Variables say what another model is:
 //
 //   relative_attention_bias in layers     T5; with those of each layer UMT5
 //   norms after parts, of the embeddings  BART
@@ -10,7 +12,8 @@
 //   norms before parts                    PEGASUS; other sinusoids are those of
 //                                         OpenNMT's models
 //
-// Source: https://github.com/OpenNMT/CTranslate2, `transformer_spec.py`.
+// Source: https://github.com/OpenNMT/CTranslate2, `transformer_spec.py` and
+// `whisper_spec.py`.
 #pragma once
 
 #include <string>
@@ -34,16 +37,21 @@ struct TransformerSpec {
   // does not have, is the last of the vocabulary.
   bool starts_from_zero = false;
   bool has_logits_bias = false;
-  // Rows of both stacks' positions, which are stored; 0: none are.
+  // Rows of both stacks' positions, which are stored; 0: none are, or it is
+  // Whisper, whose stacks differ in it.
   int num_positions = 0;
+  bool is_whisper = false;
   double norm_eps = 0;  // 0: the family's
 
   // Sets the features that no field of config.json has.
   void Settle(TransformerConfig* to) const;
 };
 
-// Errors: kInvalidArgument naming the file's specification if it is not this
-// one, or a later revision.
+// The file's specification is Whisper's.
+bool IsWhisperSpec(const CTranslate2File& file);
+
+// Errors: kInvalidArgument naming the file's specification if it is not one of
+// these, or a later revision.
 absl::Status CheckSpecification(const CTranslate2File& file);
 
 //   options  the config.json of the directory, which CTranslate2 writes

@@ -520,7 +520,9 @@ const char kTranscribeExamples[] =
     "Espalier, beam search" talk.wav
 
 DIR has a Whisper model as transformers saves it: config.json,
-model.safetensors, tokenizer.json and generation_config.json. Files are what
+model.safetensors, tokenizer.json and generation_config.json; or as
+faster-whisper has it: config.json, model.bin, tokenizer.json and
+vocabulary.json or vocabulary.txt. Files are what
 libsndfile reads: WAV, FLAC, Ogg, Opus, MP3 and others, of any rate and length;
 of a video make audio first, as above.
 

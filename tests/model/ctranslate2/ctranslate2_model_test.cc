@@ -14,16 +14,20 @@
 #include <string_view>
 #include <vector>
 
+#include "base/file.h"
+#include "base/json.h"
 #include "base/load_as_float.h"
 #include "base/status.h"
 #include "model/checkpoint.h"
 #include "model/transformer_model.h"
+#include "tests/ctranslate2_whisper.h"
 #include "tests/family_models.h"
 #include "tests/model/ctranslate2/ctranslate2_bytes.h"
 #include "tests/model/feeder.h"
 #include "tests/scratch_directory.h"
 #include "tests/status_matchers.h"
 #include "tests/unowned.h"
+#include "tests/whisper_directory.h"
 
 namespace espalier {
 namespace {
@@ -31,12 +35,14 @@ namespace {
 using ::espalier::testing::BytesOf;
 using ::espalier::testing::CTranslate2Content;
 using ::espalier::testing::CTranslate2Variable;
+using ::espalier::testing::CTranslate2Whisper;
 using ::espalier::testing::FamilyPath;
 using ::espalier::testing::FeedAlone;
 using ::espalier::testing::LogitsRows;
 using ::espalier::testing::MakePool;
 using ::espalier::testing::ScratchDirectory;
 using ::espalier::testing::StatusIs;
+using ::espalier::testing::WhisperDirectory;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -225,8 +231,8 @@ TEST(CTranslate2ModelTest, WrongModelsAreRefusedByVariableAndValue) {
         [=](CTranslate2Content& file) { file.variables.push_back(variable); };
   };
   const std::vector<WrongCase> cases = {
-      {"bart", "is a CTranslate2 model of WhisperSpec, which is not supported",
-       [](auto& file) { file.specification = "WhisperSpec"; }},
+      {"bart", "is a CTranslate2 model of Wav2Vec2Spec, which is not supported",
+       [](auto& file) { file.specification = "Wav2Vec2Spec"; }},
       {"bart", "revision of TransformerSpec must be at most 7, got 8",
        [](auto& file) { file.revision = 8; }},
       {"bart", "variable decoder/num_heads is missing",
@@ -330,7 +336,7 @@ TEST(CTranslate2ModelTest, WrongModelsAreRefusedByVariableAndValue) {
 
 // Their directories have a vocabulary.json alone.
 TEST(CTranslate2ModelTest, OtherSpecificationsAreRefusedBeforeTheirFiles) {
-  for (const std::string name : {"WhisperSpec", "TransformerDecoderSpec"}) {
+  for (const std::string name : {"Wav2Vec2Spec", "TransformerDecoderSpec"}) {
     ChangedModel model("bart");
     std::filesystem::rename(model.files().path("shared_vocabulary.json"),
                             model.files().path("vocabulary.json"));
@@ -379,6 +385,107 @@ TEST(CTranslate2ModelTest, WrongFilesBesideItAreRefusedByNameAndValue) {
   model.files().Write("source_vocabulary.json", "[]");
   EXPECT_THAT(CTranslate2Model::Open(model.Write()).status(),
               StatusIs(kBadModel, HasSubstr("source_vocabulary.json: ")));
+}
+
+TEST(CTranslate2ModelTest, WhispersAreThoseOfTransformers) {
+  for (const bool is_multilingual : {true, false}) {
+    const WhisperDirectory directory({.is_multilingual = is_multilingual});
+    ASSERT_OK_AND_ASSIGN(const TransformerConfig expected,
+                         ReadTransformerConfig(directory.path()));
+    CTranslate2Whisper converted(directory.path());
+    ASSERT_OK_AND_ASSIGN(const TransformerConfig config,
+                         ReadTransformerConfig(converted.Write()));
+    EXPECT_EQ(config.family, expected.family);
+    EXPECT_EQ(config.vocab_size, expected.vocab_size);
+    EXPECT_EQ(config.max_context, expected.max_context);
+    EXPECT_EQ(config.eos_token_ids, expected.eos_token_ids);
+    EXPECT_EQ(config.encoder->decoder_start_token_id,
+              expected.encoder->decoder_start_token_id);
+    EXPECT_EQ(config.encoder->feature_shape()->num_rows,
+              expected.encoder->feature_shape()->num_rows);
+    EXPECT_EQ(config.encoder->feature_shape()->num_cols,
+              expected.encoder->feature_shape()->num_cols);
+    EXPECT_TRUE(config.tie_word_embeddings);
+  }
+}
+
+TEST(CTranslate2ModelTest, WrongWhispersAreRefusedByVariableAndValue) {
+  const WhisperDirectory directory;
+  const auto expect = [&](const std::string& message, const auto& change) {
+    CTranslate2Whisper model(directory.path());
+    change(model.content());
+    EXPECT_THAT(CTranslate2Model::Open(model.Write()).status(),
+                StatusIs(kBadModel, HasSubstr(message)));
+  };
+  const std::string conv1 = "encoder/conv1/weight";
+  const std::string conv2 = "encoder/conv2/weight";
+  expect("revision of WhisperSpec must be at most 3, got 4",
+         [](auto& file) { file.revision = 4; });
+  expect("variable " + conv1 + " is missing",
+         [&](auto& file) { file.Erase(conv1); });
+  expect("variable " + conv1 + " must have 3 dimensions, got 2",
+         [&](auto& file) {
+           file.At(conv1).shape = {16, 240};
+         });
+  expect("variable " + conv1 + " must have shape [16, 60, 3], got [16, 60, 4]",
+         [&](auto& file) {
+           file.At(conv1).shape = {16, 60, 4};
+         });
+  expect("variable " + conv2 + " must have shape [16, 16, 3], got [16, 12, 4]",
+         [&](auto& file) {
+           file.At(conv2).shape = {16, 12, 4};
+         });
+  expect("variable encoder/conv2/bias is missing",
+         [](auto& file) { file.Erase("encoder/conv2/bias"); });
+  expect("variable decoder/pre_norm is not that of Whisper",
+         [](auto& file) { file.At("decoder/pre_norm").bytes[0] = 0; });
+  expect("variable decoder/activation is not that of Whisper",
+         [](auto& file) { file.At("decoder/activation").bytes[0] = 0; });
+  expect("variable decoder/start_from_zero_embedding is not that of Whisper",
+         [](auto& file) {
+           file.At("decoder/start_from_zero_embedding").bytes[0] = 1;
+         });
+  expect("variable decoder/projection/bias is not that of Whisper",
+         [](auto& file) {
+           file.variables.push_back(
+               {"decoder/projection/bias", {1}, 0, BytesOf(0.0f)});
+         });
+  expect("variable encoder/pre_norm is not supported", [](auto& file) {
+    file.variables.push_back({"encoder/pre_norm", {}, 1, BytesOf(int8_t{1})});
+  });
+  expect("variable encoder/embeddings_0/weight is not supported",
+         [](auto& file) {
+           file.aliases.emplace_back("encoder/embeddings_0/weight",
+                                     "decoder/embeddings/weight");
+         });
+}
+
+TEST(CTranslate2ModelTest, VocabulariesOfWhispersHaveTheirMarks) {
+  const WhisperDirectory directory;
+  CTranslate2Whisper model(directory.path());
+  const std::string vocabulary = model.Write() + "/vocabulary.json";
+  const std::string tokens = *ReadFile(vocabulary, 1 << 20);
+  for (const std::string mark : {"<|endoftext|>", "<|startoftranscript|>"}) {
+    std::string without = tokens;
+    without.replace(without.find(mark), mark.size(), "<|no|>");
+    model.files().Write("vocabulary.json", without);
+    EXPECT_THAT(CTranslate2Model::Open(model.files().path()).status(),
+                StatusIs(kBadModel, HasSubstr("token \"" + mark +
+                                              "\" is not in " + vocabulary)));
+  }
+  // Older ones are lines.
+  std::string lines;
+  const json::value list = *ParseJson(tokens);
+  for (const json::value& token : list.as_array()) {
+    lines += Concat(std::string_view(token.as_string()), "\n");
+  }
+  std::filesystem::remove(vocabulary);
+  EXPECT_THAT(
+      CTranslate2Model::Open(model.files().path()).status(),
+      StatusIs(absl::StatusCode::kNotFound,
+               HasSubstr("neither vocabulary.json nor vocabulary.txt")));
+  model.files().Write("vocabulary.txt", lines);
+  EXPECT_OK(CTranslate2Model::Open(model.files().path()).status());
 }
 
 }  // namespace

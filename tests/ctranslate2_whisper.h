@@ -67,7 +67,7 @@ class CTranslate2Whisper {
   }
 
  private:
-  static constexpr uint32_t kWidth = 16;  // of WhisperDirectory's model
+  static constexpr uint32_t kWidth = 16;  // as in WhisperDirectory
 
   bool Has(const std::string& name) const {
     return checkpoint_.Find("model." + name).ok();

@@ -8,7 +8,6 @@
 
 #include "base/check.h"
 #include "base/field_error.h"
-#include "base/hash.h"
 #include "base/status.h"
 #include "constrain/forced_bytes.h"
 
@@ -120,13 +119,15 @@ bool PushdownConstraint::IsDroppedSpace(TokenId token) const {
          !vocabulary_->inside.BytesOf(token).empty();
 }
 
-template <typename Visit, typename Meet>
-PushdownConstraint::Walk PushdownConstraint::ForEachNext(
-    State state, const WalkLimits& limits, const Visit& visit,
-    const Meet& meet) const {
+template <typename End, typename Meet>
+PushdownConstraint::Walk PushdownConstraint::AddLegal(State state,
+                                                      const WalkLimits& limits,
+                                                      const End& end,
+                                                      const Meet& meet,
+                                                      TokenMask* mask) const {
   Walk walk;
   std::vector<bool> is_met;             // by configuration
-  std::unordered_set<int64_t> counted;  // transitions of more than few steps
+  std::unordered_set<int64_t> counted;  // of more than few steps
   int64_t num_ways = 0;
   int64_t num_steps = 0;
   int64_t num_bytes = 0;
@@ -135,45 +136,70 @@ PushdownConstraint::Walk PushdownConstraint::ForEachNext(
     if (num_steps > kMaxStepsOfList) return Excess::kSteps;
     return num_bytes > options_.max_list_bytes ? Excess::kBytes : Excess::kNone;
   };
-  TrieAt(state).ForEachLegalBy(
+  const auto follow = [&](Configurations::State from, uint8_t byte,
+                          int64_t transition) {
+    const Configurations::State next = configurations_.Next(from, byte);
+    const int64_t steps = configurations_.StepsOf(from, byte);
+    if (steps > kFewSteps && counted.insert(transition).second) {
+      num_steps += steps;
+    }
+    if (next >= 0) {
+      if (next >= std::ssize(is_met)) is_met.resize(next + next / 2 + 64);
+      if (!is_met[next]) {
+        is_met[next] = true;
+        num_ways += 1 + configurations_.num_ways(next);
+        num_bytes += configurations_.num_bytes_of(next);
+        meet(StateOf(next));
+      }
+    }
+    if (limits.is_bounded) walk.excess = excess();
+    return next;
+  };
+  // The last transition of each slot.
+  struct Known {
+    int64_t transition = -1;
+    Configurations::State next = 0;
+  };
+  std::array<Known, 256> known;
+  const auto step = [&](Configurations::State from, uint8_t byte) {
+    if (++walk.effort + num_steps > limits.max_effort) {
+      walk.is_complete = false;
+    }
+    if (walk.excess != Excess::kNone || !walk.is_complete) {
+      return Configurations::kTooMany;
+    }
+    const int byte_class = configurations_.automaton().ClassOf(byte);
+    const int64_t transition = int64_t{from} * 256 + byte_class;
+    Known& slot = known[(from * 37 + byte_class) % known.size()];
+    if (slot.transition != transition) {
+      slot = {transition, follow(from, byte, transition)};
+    }
+    return slot.next;
+  };
+  TrieAt(state).AddLegal(
       [&](Configurations::State from, uint8_t byte) {
-        if (limits.is_bounded && walk.excess == Excess::kNone) {
-          walk.excess = excess();
-        }
-        if (++walk.effort + num_steps > limits.max_effort) {
-          walk.is_complete = false;
-        }
-        if (walk.excess != Excess::kNone || !walk.is_complete) {
-          return Configurations::kTooMany;
-        }
-        const Configurations::State next = configurations_.Next(from, byte);
-        if (limits.is_bounded) {
-          const int64_t steps = configurations_.StepsOf(from, byte);
-          const int byte_class = configurations_.automaton().ClassOf(byte);
-          if (steps > kFewSteps &&
-              counted.insert(int64_t{from} * 256 + byte_class).second) {
-            num_steps += steps;
-          }
-        }
-        if (next < 0) {
-          if (next == Configurations::kTooMany) walk.excess = Excess::kWays;
-          return next;
-        }
-        if (next >= std::ssize(is_met)) is_met.resize(next + next / 2 + 64);
-        if (!is_met[next]) {
-          is_met[next] = true;
-          num_ways += 1 + configurations_.num_ways(next);
-          num_bytes += configurations_.num_bytes_of(next);
-          meet(StateOf(next));
+        const Configurations::State next = step(from, byte);
+        if (next == Configurations::kTooMany && walk.is_complete &&
+            walk.excess == Excess::kNone) {
+          walk.excess = Excess::kWays;
         }
         return next;
       },
+      [&](Configurations::State from, uint8_t byte) {
+        // What no token leads to must not make the language too ambiguous.
+        constexpr int kMaxWaysOfLoop = 8;
+        return configurations_.num_ways(from) <= kMaxWaysOfLoop
+                   ? step(from, byte)
+                   : Configurations::kTooMany;
+      },
       ConfigurationOf(state),
-      [&](TokenId token, Configurations::State next) {
-        visit(token, StateOf(next));
-      });
-  if (state == kOpening && vocabulary_->first) {
-    for (const TokenId token : dropped_spaces_) visit(token, kAfterSpace);
+      [&](Configurations::State next, size_t count) {
+        return end(StateOf(next), count);
+      },
+      mask);
+  if (state == kOpening && !dropped_spaces_.empty() &&
+      end(kAfterSpace, dropped_spaces_.size())) {
+    for (const TokenId token : dropped_spaces_) mask->Add(token);
   }
   walk.effort += num_steps;
   return walk;
@@ -185,13 +211,15 @@ void PushdownConstraint::CountFromOpening() {
   if (!options_.opens_text || !vocabulary_->first) return;
   for (const State state : {kAfterSpace, kOpening}) {
     int32_t fewest = kNever;
-    ForEachNext(
+    TokenMask none(vocabulary_->inside.vocab_size());
+    AddLegal(
         state, {},
-        [&](TokenId, State next) {
+        [&](State next, size_t) {
           const int32_t more = AcceptsText(next) ? 0 : MinMore(next);
           fewest = std::min(fewest, AddCosts(more, 1));
+          return false;
         },
-        [](State) {});
+        [](State) {}, &none);
     (state == kOpening ? more_of_opening_ : more_after_space_) = fewest;
   }
 }
@@ -348,10 +376,9 @@ void PushdownConstraint::AppendForcedBytes(State state, size_t max_bytes,
 
 PushdownConstraint::Found PushdownConstraint::Find(
     State state, int32_t room, const WalkLimits& limits) const {
-  Found found;
-  std::vector<TokenId>& tokens = found.list.tokens;
+  Found found = {.mask = TokenMask(vocabulary_->inside.vocab_size())};
   int32_t added = kNever;  // the last one of needs
-  const auto visit = [&](TokenId token, State next) {
+  const auto end = [&](State next, size_t count) {
     const int32_t more = MinMore(next);
     if (more != kNever && more != added) {
       added = more;
@@ -361,23 +388,20 @@ PushdownConstraint::Found PushdownConstraint::Find(
       }
     }
     if (more > room - 1) {
-      if (!AcceptsText(next)) return;
-      ++found.list.num_last;
+      if (!AcceptsText(next)) return false;
+      found.num_last += static_cast<int>(count);
     }
-    tokens.push_back(token);
+    return true;
   };
-  found.walk = ForEachNext(state, limits, visit,
-                           [&](State next) { found.states.push_back(next); });
+  found.walk = AddLegal(
+      state, limits, end, [&](State next) { found.states.push_back(next); },
+      &found.mask);
   if (!found.walk.is_complete) return found;
-  SortTokens(vocabulary_->inside.vocab_size(), &tokens);
   if (AcceptsText(state)) {
-    const std::vector<TokenId>& end_ids = options_.end_ids;
-    const auto middle =
-        tokens.insert(tokens.end(), end_ids.begin(), end_ids.end());
-    std::inplace_merge(tokens.begin(), middle, tokens.end());
-    found.list.num_last += static_cast<int>(end_ids.size());
+    for (const TokenId token : options_.end_ids) found.mask.Add(token);
+    found.num_last += static_cast<int>(options_.end_ids.size());
   }
-  tokens.shrink_to_fit();
+  found.mask.Normalize();
   return found;
 }
 
@@ -395,16 +419,17 @@ const PushdownConstraint::Entry* PushdownConstraint::EntryWithin(
   if (!made.walk.is_complete) return nullptr;
   made.needs.shrink_to_fit();
   made.states.shrink_to_fit();
-  const std::lock_guard lock(mutex_);
   Entry entry = {.needs = std::move(made.needs),
                  .states = std::move(made.states),
                  .effort = made.walk.effort,
                  .excess = made.walk.excess};
-  if (made.walk.excess == Excess::kNone)
-    entry.list = Keep(std::move(made.list));
+  if (made.walk.excess == Excess::kNone) {
+    entry.list = lists_.Keep(std::move(made.mask), made.num_last);
+  }
+  const std::lock_guard lock(mutex_);
   const auto [it, is_new] = entries_.try_emplace(state, std::move(entry));
   if (is_new) {
-    num_list_bytes_ += static_cast<int64_t>(
+    num_kept_bytes_ += static_cast<int64_t>(
         sizeof(*it) + 48 + it->second.needs.size() * sizeof(int32_t) +
         it->second.states.size() * sizeof(State));
   }
@@ -417,8 +442,8 @@ std::pair<Constraint::State, int64_t> PushdownConstraint::NearKey(
           std::ranges::lower_bound(entry.needs, room) - entry.needs.begin()};
 }
 
-const PushdownConstraint::TokenList* PushdownConstraint::NearList(
-    State state, const Entry& entry, int32_t room) const {
+const TokenList* PushdownConstraint::NearList(State state, const Entry& entry,
+                                              int32_t room) const {
   const auto key = NearKey(state, entry, room);
   {
     const std::lock_guard lock(mutex_);
@@ -426,29 +451,12 @@ const PushdownConstraint::TokenList* PushdownConstraint::NearList(
     if (found != near_.end()) return found->second;
   }
   Found made = Find(state, room, {.is_bounded = false});
+  const TokenList* const kept =
+      lists_.Keep(std::move(made.mask), made.num_last);
   const std::lock_guard lock(mutex_);
-  const TokenList* const kept = Keep(std::move(made.list));
   const auto [it, is_new] = near_.try_emplace(key, kept);
-  if (is_new) num_list_bytes_ += sizeof(*it) + 48;
+  if (is_new) num_kept_bytes_ += sizeof(*it) + 48;
   return it->second;
-}
-
-const PushdownConstraint::TokenList* PushdownConstraint::Keep(
-    TokenList list) const {
-  const size_t num_bytes = list.tokens.size() * sizeof(TokenId);
-  const uint64_t hash = HashOf(std::string_view(
-      reinterpret_cast<const char*>(list.tokens.data()), num_bytes));
-  const auto [begin, end] = lists_.equal_range(hash);
-  for (auto it = begin; it != end; ++it) {
-    const TokenList& other = *it->second;
-    if (other.num_last == list.num_last && other.tokens == list.tokens) {
-      return &other;
-    }
-  }
-  const auto kept =
-      lists_.emplace(hash, std::make_unique<const TokenList>(std::move(list)));
-  num_list_bytes_ += static_cast<int64_t>(num_bytes + sizeof(TokenList) + 48);
-  return kept->second.get();
 }
 
 int64_t PushdownConstraint::CountLastTokens() const {
@@ -510,12 +518,12 @@ int64_t PushdownConstraint::num_bytes() const {
   const PushdownAutomaton& automaton = configurations_.automaton();
   return automaton.table_bytes() + automaton.bytes().num_bytes() +
          configurations_.costs().num_bytes() + configurations_.num_bytes() +
-         num_list_bytes_ + num_array_bytes_;
+         lists_.num_bytes() + num_kept_bytes_ + num_array_bytes_;
 }
 
 bool PushdownConstraint::is_full() const {
   const std::lock_guard lock(mutex_);
-  return configurations_.num_bytes() + num_list_bytes_ >
+  return configurations_.num_bytes() + lists_.num_bytes() + num_kept_bytes_ >
          options_.max_list_bytes;
 }
 

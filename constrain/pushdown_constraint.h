@@ -39,6 +39,8 @@
 #include "constrain/pushdown_automaton.h"
 #include "constrain/pushdown_configurations.h"
 #include "constrain/token_constraint.h"
+#include "constrain/token_list_set.h"
+#include "constrain/token_mask.h"
 
 namespace espalier {
 
@@ -124,10 +126,6 @@ class PushdownConstraint final : public LanguageConstraint,
   static constexpr State kAfterSpace = 2;
   static constexpr State kFirst = 3;
 
-  struct TokenList {
-    std::vector<TokenId> tokens;
-    int num_last = 0;
-  };
   // Why a language is too ambiguous for the tokens of a state to be found.
   enum class Excess : uint8_t { kNone, kWays, kWaysOfList, kSteps, kBytes };
   static constexpr int kNumExcesses = 5;
@@ -144,11 +142,13 @@ class PushdownConstraint final : public LanguageConstraint,
   };
   // Tokens of a state with room for some.
   struct Found {
-    TokenList list;
+    TokenMask mask;
+    int num_last = 0;  // as of TokenList
     // As for TokenConstraint::LegalTokens.
-    std::vector<int32_t> needs;
-    Walk walk;
-    std::vector<State> states;  // configurations within and after the tokens
+    std::vector<int32_t> needs = {};
+    Walk walk = {};
+    // Configurations within and after the tokens.
+    std::vector<State> states = {};
   };
   struct Entry {
     const TokenList* list = nullptr;  // null: not known
@@ -191,12 +191,12 @@ class PushdownConstraint final : public LanguageConstraint,
   }
   const TokenTrie& TrieAt(State state) const;
   bool IsDroppedSpace(TokenId token) const;
-  // Calls visit(token, next) for each token that the language allows, and
-  // meet(state) once for each configuration within and after them. These are
-  // not known if they are too many, or take too many steps or bytes.
-  template <typename Visit, typename Meet>
-  Walk ForEachNext(State state, const WalkLimits& limits, const Visit& visit,
-                   const Meet& meet) const;
+  // As TokenTrie::AddLegal, with dropped spaces; and calls meet(state) once for
+  // each configuration that it finds. The tokens are not known if these are too
+  // many, or take too many steps or bytes.
+  template <typename End, typename Meet>
+  Walk AddLegal(State state, const WalkLimits& limits, const End& end,
+                const Meet& meet, TokenMask* mask) const;
   static absl::Status TooAmbiguous(absl::StatusCode code, Excess excess,
                                    const Options& options);
   void CountFromOpening();
@@ -230,8 +230,6 @@ class PushdownConstraint final : public LanguageConstraint,
                                            int32_t room);
   const TokenList* NearList(State state, const Entry& entry,
                             int32_t room) const;
-  const TokenList* Keep(TokenList list) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::shared_ptr<const TokenVocabulary> vocabulary_;
   const Options options_;
@@ -253,10 +251,9 @@ class PushdownConstraint final : public LanguageConstraint,
   // By state and by the number of its needs that there is room for.
   mutable std::map<std::pair<State, int64_t>, const TokenList*> near_
       ABSL_GUARDED_BY(mutex_);
-  // By the hash of the tokens.
-  mutable std::unordered_multimap<uint64_t, std::unique_ptr<const TokenList>>
-      lists_ ABSL_GUARDED_BY(mutex_);
-  mutable int64_t num_list_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  mutable TokenListSet lists_;
+  // Of what is kept beside the lists.
+  mutable int64_t num_kept_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace espalier

@@ -2,11 +2,9 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <string_view>
 #include <utility>
 
 #include "base/field_error.h"
-#include "base/hash.h"
 #include "base/status.h"
 
 namespace espalier {
@@ -56,35 +54,31 @@ Constraint::Legal TextConstraint::LegalTokens(State state, int32_t room) const {
   return {list->tokens, list->num_last};
 }
 
-std::unique_ptr<TextConstraint::TokenList> TextConstraint::MakeList(
-    State state, int32_t room, std::vector<int32_t>* needs) const {
-  auto list = std::make_unique<TokenList>();
-  std::vector<TokenId>& tokens = list->tokens;
-  list->num_last = texts_.LegalTokens(state, room - 1, &tokens, needs);
+const TokenList* TextConstraint::MakeList(State state, int32_t room,
+                                          std::vector<int32_t>* needs) const {
+  TokenMask mask(texts_.vocab_size());
+  int num_last = texts_.LegalTokens(state, room - 1, &mask, needs);
   if (texts_.accepts(state)) {
-    const auto middle =
-        tokens.insert(tokens.end(), end_ids_.begin(), end_ids_.end());
-    std::inplace_merge(tokens.begin(), middle, tokens.end());
-    list->num_last += static_cast<int>(end_ids_.size());
+    for (const TokenId token : end_ids_) mask.Add(token);
+    num_last += static_cast<int>(end_ids_.size());
   }
-  tokens.shrink_to_fit();
-  return list;
+  mask.Normalize();
+  return lists_.Keep(std::move(mask), num_last);
 }
 
-const TextConstraint::TokenList* TextConstraint::ListOf(State state) const {
+const TokenList* TextConstraint::ListOf(State state) const {
   std::vector<int32_t> needs;
-  auto made = MakeList(state, TokenConstraint::kNever, &needs);
+  const TokenList* const made =
+      MakeList(state, TokenConstraint::kNever, &needs);
   const std::lock_guard lock(mutex_);
-  const TokenList* list = list_of_[state].load(std::memory_order_relaxed);
+  const TokenList* const list = list_of_[state].load(std::memory_order_relaxed);
   if (list != nullptr) return list;
-  list = Keep(std::move(made));
   needs_of_[state] = KeepNeeds(std::move(needs));
-  list_of_[state].store(list, std::memory_order_release);
-  return list;
+  list_of_[state].store(made, std::memory_order_release);
+  return made;
 }
 
-const TextConstraint::TokenList* TextConstraint::NearList(State state,
-                                                          int32_t room) const {
+const TokenList* TextConstraint::NearList(State state, int32_t room) const {
   const std::vector<int32_t>& needs = *needs_of_[state];
   const std::pair<State, int64_t> key = {
       state, std::ranges::lower_bound(needs, room) - needs.begin()};
@@ -93,11 +87,9 @@ const TextConstraint::TokenList* TextConstraint::NearList(State state,
     const auto found = near_.find(key);
     if (found != near_.end()) return found->second;
   }
-  auto made = MakeList(state, room, /*needs=*/nullptr);
+  const TokenList* const made = MakeList(state, room, /*needs=*/nullptr);
   const std::lock_guard lock(mutex_);
-  // Before the entry: if either throws, no entry is without a list.
-  const TokenList* const kept = Keep(std::move(made));
-  const auto [it, is_new] = near_.try_emplace(key, kept);
+  const auto [it, is_new] = near_.try_emplace(key, made);
   // The node of a tree has four words more.
   if (is_new) AddBytes(sizeof(*it) + 4 * sizeof(void*));
   return it->second;
@@ -114,25 +106,7 @@ const TextConstraint::Needs* TextConstraint::KeepNeeds(
 }
 
 void TextConstraint::AddBytes(size_t num_bytes) const {
-  num_list_bytes_ += static_cast<int64_t>(num_bytes);
-}
-
-const TextConstraint::TokenList* TextConstraint::Keep(
-    std::unique_ptr<TokenList> list) const {
-  const size_t num_bytes = list->tokens.size() * sizeof(TokenId);
-  const uint64_t hash = HashOf(std::string_view(
-      reinterpret_cast<const char*>(list->tokens.data()), num_bytes));
-  const auto [begin, end] = lists_.equal_range(hash);
-  for (auto it = begin; it != end; ++it) {
-    const TokenList& other = *it->second;
-    if (other.num_last == list->num_last && other.tokens == list->tokens) {
-      return &other;
-    }
-  }
-  const TokenList* const kept = list.get();
-  lists_.emplace(hash, std::move(list));  // may throw
-  AddBytes(num_bytes + sizeof(TokenList));
-  return kept;
+  num_kept_bytes_ += static_cast<int64_t>(num_bytes);
 }
 
 std::optional<ConstraintTables> TextConstraint::tables() const {
@@ -144,7 +118,7 @@ std::optional<ConstraintTables> TextConstraint::tables() const {
 
 bool TextConstraint::is_full() const {
   const std::lock_guard lock(mutex_);
-  return num_list_bytes_ > max_list_bytes_;
+  return lists_.num_bytes() + num_kept_bytes_ > max_list_bytes_;
 }
 
 int64_t TextConstraint::num_bytes() const {
@@ -153,7 +127,8 @@ int64_t TextConstraint::num_bytes() const {
   constexpr int64_t kBytesOfState = 26;
   const std::lock_guard lock(mutex_);
   return texts_.automaton().table_bytes() +
-         texts_.num_states() * kBytesOfState + num_list_bytes_;
+         texts_.num_states() * kBytesOfState + lists_.num_bytes() +
+         num_kept_bytes_;
 }
 
 }  // namespace espalier

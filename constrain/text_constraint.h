@@ -25,7 +25,6 @@
 #include <set>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -34,6 +33,7 @@
 #include "base/ids.h"
 #include "constrain/language_constraint.h"
 #include "constrain/token_constraint.h"
+#include "constrain/token_list_set.h"
 
 namespace espalier {
 
@@ -94,10 +94,6 @@ class TextConstraint final : public LanguageConstraint {
   int64_t num_bytes() const override;
 
  private:
-  struct TokenList {
-    std::vector<TokenId> tokens;
-    int num_last = 0;
-  };
   // The numbers of tokens that texts after one of a state's tokens may need:
   // with room for each one, after the token, more tokens follow, or fewer of
   // them are the last. Ascending.
@@ -114,15 +110,14 @@ class TextConstraint final : public LanguageConstraint {
   // Returns the tokens with less room, making the list once for all numbers
   // between two needs.
   const TokenList* NearList(State state, int32_t room) const;
-  // Lists the tokens of a state; `needs` as for TokenConstraint::LegalTokens.
-  std::unique_ptr<TokenList> MakeList(State state, int32_t room,
-                                      std::vector<int32_t>* needs) const;
-  // Return what is kept and equal to the argument, which may be itself.
-  const TokenList* Keep(std::unique_ptr<TokenList> list) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Returns the list of the tokens of a state; `needs` as for
+  // TokenConstraint::LegalTokens.
+  const TokenList* MakeList(State state, int32_t room,
+                            std::vector<int32_t>* needs) const;
+  // Returns what is kept and equal to the argument, which may be itself.
   const Needs* KeepNeeds(std::vector<int32_t> needs) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Adds to the bytes of lists.
+  // Adds to the bytes of what is kept beside the lists.
   void AddBytes(size_t num_bytes) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const TokenConstraint texts_;
@@ -138,10 +133,9 @@ class TextConstraint final : public LanguageConstraint {
   // By state and by the number of its needs that there is room for.
   mutable std::map<std::pair<State, int64_t>, const TokenList*> near_
       ABSL_GUARDED_BY(mutex_);
-  // By the hash of the tokens.
-  mutable std::unordered_multimap<uint64_t, std::unique_ptr<const TokenList>>
-      lists_ ABSL_GUARDED_BY(mutex_);
-  mutable int64_t num_list_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  mutable TokenListSet lists_;
+  // Bytes kept beside the lists.
+  mutable int64_t num_kept_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace espalier

@@ -9,6 +9,16 @@
 #include "constrain/forced_bytes.h"
 
 namespace espalier {
+namespace {
+
+// Adds a value unless it is there.
+void AddSorted(int32_t value, std::vector<int32_t>* values) {
+  const auto place = std::ranges::lower_bound(*values, value);
+  if (place == values->end() || *place != value) values->insert(place, value);
+}
+
+}  // namespace
+
 absl::StatusOr<TokenConstraint> TokenConstraint::Make(
     std::shared_ptr<const ByteAutomaton> automaton,
     std::shared_ptr<const TokenVocabulary> vocabulary,
@@ -36,18 +46,26 @@ void TokenConstraint::CountFromOpening() {
   if (!opens_text_ || !vocabulary_->first) return;
   for (const State state : {after_space(), opening()}) {
     int32_t fewest = kNever;
-    ForEachNext(state, [&](TokenId, State next) {
+    TokenMask none(vocab_size());
+    const auto count = [&](State next, size_t) {
       fewest = std::min(fewest, min_tokens(next));
-    });
+      return false;
+    };
+    AddLegal(state, count, &none);
     more_.more[state] = fewest == kNever ? kNever : fewest + 1;
   }
 }
 
-template <typename Visit>
-void TokenConstraint::ForEachNext(State state, const Visit& visit) const {
-  TrieAt(state).ForEachLegal(*automaton_, AutomatonState(state), visit);
-  if (state != opening() || !vocabulary_->first) return;
-  for (const TokenId token : dropped_spaces_) visit(token, after_space());
+template <typename End>
+void TokenConstraint::AddLegal(State state, const End& end,
+                               TokenMask* mask) const {
+  const auto next = [this](State from, uint8_t byte) {
+    return automaton_->Next(from, byte);
+  };
+  TrieAt(state).AddLegal(next, next, AutomatonState(state), end, mask);
+  if (state != opening() || dropped_spaces_.empty()) return;
+  if (!end(after_space(), dropped_spaces_.size())) return;
+  for (const TokenId token : dropped_spaces_) mask->Add(token);
 }
 
 TokenConstraint::State TokenConstraint::Advance(State state,
@@ -64,25 +82,33 @@ TokenConstraint::State TokenConstraint::Advance(State state,
 int TokenConstraint::LegalTokens(State state, int32_t max_tokens,
                                  std::vector<TokenId>* tokens,
                                  std::vector<int32_t>* needs) const {
-  int num_last = 0;
-  tokens->clear();
+  TokenMask mask(vocab_size());
+  const int num_last = LegalTokens(state, max_tokens, &mask, needs);
+  mask.Normalize();
+  *tokens = mask.ToList();
+  return num_last;
+}
+
+int TokenConstraint::LegalTokens(State state, int32_t max_tokens,
+                                 TokenMask* mask,
+                                 std::vector<int32_t>* needs) const {
+  size_t num_last = 0;
   if (needs != nullptr) needs->clear();
   int32_t added = kNever;  // the last one of needs
-  ForEachNext(state, [&](TokenId token, State next) {
+  const auto end = [&](State next, size_t count) {
     const int32_t more = min_more_tokens(next);
     if (needs != nullptr && more != kNever && more != added) {
       added = more;
-      const auto place = std::ranges::lower_bound(*needs, more);
-      if (place == needs->end() || *place != more) needs->insert(place, more);
+      AddSorted(more, needs);
     }
     if (more > max_tokens) {
-      if (!accepts(next)) return;
-      ++num_last;
+      if (!accepts(next)) return false;
+      num_last += count;
     }
-    tokens->push_back(token);
-  });
-  SortTokens(vocab_size(), tokens);
-  return num_last;
+    return true;
+  };
+  AddLegal(state, end, mask);
+  return static_cast<int>(num_last);
 }
 
 void TokenConstraint::AppendForcedBytes(State state, size_t max_bytes,

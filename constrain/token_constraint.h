@@ -32,6 +32,7 @@
 #include "base/ids.h"
 #include "constrain/byte_automaton.h"
 #include "constrain/compile_budget.h"
+#include "constrain/token_mask.h"
 #include "constrain/token_suffixes.h"
 #include "constrain/token_trie.h"
 #include "constrain/tokens_to_end.h"
@@ -119,7 +120,10 @@ class TokenConstraint {
   //          `max_tokens` only by the number of needs that are not above it
   int LegalTokens(State state, int32_t max_tokens, std::vector<TokenId>* tokens,
                   std::vector<int32_t>* needs = nullptr) const;
-  // As above, if any number of tokens may follow.
+  // As above, and adds the tokens to `*mask`.
+  int LegalTokens(State state, int32_t max_tokens, TokenMask* mask,
+                  std::vector<int32_t>* needs = nullptr) const;
+  // As the first, if any number of tokens may follow.
   int LegalTokens(State state, std::vector<TokenId>* tokens) const {
     return LegalTokens(state, kNever - 1, tokens);
   }
@@ -172,9 +176,9 @@ class TokenConstraint {
            !vocabulary_->inside.BytesOf(token).empty();
   }
   bool IsLive(State state) const { return min_tokens(state) != kNever; }
-  // Calls visit(token, next) for each token that the automaton allows.
-  template <typename Visit>
-  void ForEachNext(State state, const Visit& visit) const;
+  // As TokenTrie::AddLegal, with dropped spaces.
+  template <typename End>
+  void AddLegal(State state, const End& end, TokenMask* mask) const;
   // Sets more_ of the states before and after a dropped space.
   void CountFromOpening();
 

@@ -266,7 +266,7 @@ TEST(TextConstraintTest, ItIsFullOnceItsListsTakeMoreThanOneRequestMayNeed) {
           std::make_shared<const ByteAutomaton>(std::move(automaton)),
           std::make_shared<const TokenVocabulary>(vocabulary)));
   ASSERT_OK_AND_ASSIGN(const auto constraint,
-                       TextConstraint::Make(std::move(texts), {}, 500));
+                       TextConstraint::Make(std::move(texts), {}, 700));
   State state = constraint->start();
   int num_states = 0;
   for (; !constraint->is_full(); ++num_states) {
@@ -275,7 +275,7 @@ TEST(TextConstraintTest, ItIsFullOnceItsListsTakeMoreThanOneRequestMayNeed) {
     EXPECT_FALSE(constraint->LegalTokens(state, kAnyRoom).tokens.empty());
   }
   EXPECT_GE(num_states, 2);
-  EXPECT_EQ(constraint->max_list_bytes(), 500);
+  EXPECT_EQ(constraint->max_list_bytes(), 700);
 }
 
 TEST(TextConstraintTest, TheEmptyTextAloneNeedsAnEnd) {

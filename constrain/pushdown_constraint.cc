@@ -202,6 +202,7 @@ PushdownConstraint::Walk PushdownConstraint::AddLegal(State state,
     for (const TokenId token : dropped_spaces_) mask->Add(token);
   }
   walk.effort += num_steps;
+  total_effort_.fetch_add(walk.effort, std::memory_order_relaxed);
   return walk;
 }
 
@@ -277,15 +278,12 @@ bool PushdownConstraint::TryList(State state, int32_t room,
                                  int64_t max_effort) const {
   if (state == kEnded || room < 1) return true;
   const State listed = ListedState(state);
-  {
-    const std::lock_guard lock(mutex_);
-    const auto failed = failed_efforts_.find(listed);
-    if (failed != failed_efforts_.end() && failed->second >= max_effort) {
-      return false;
-    }
+  const Entry* entry = FindEntry(listed);
+  if (entry == nullptr) {
+    if (HasFailed(listed, max_effort)) return false;
+    entry = EntryWithin(listed, max_effort);
   }
-  const Entry* const entry = EntryWithin(listed, max_effort);
-  if (entry == nullptr || entry->effort > max_effort) {
+  if (entry == nullptr) {
     constexpr size_t kMostFailed = 1 << 12;
     const std::lock_guard lock(mutex_);
     if (failed_efforts_.size() >= kMostFailed) failed_efforts_.clear();
@@ -293,8 +291,15 @@ bool PushdownConstraint::TryList(State state, int32_t room,
     failed = std::max(failed, max_effort);
     return false;
   }
+  if (entry->effort > max_effort) return false;
   LegalTokens(state, room);
   return true;
+}
+
+bool PushdownConstraint::HasFailed(State state, int64_t max_effort) const {
+  const std::lock_guard lock(mutex_);
+  const auto failed = failed_efforts_.find(state);
+  return failed != failed_efforts_.end() && failed->second >= max_effort;
 }
 
 std::optional<ConstraintTables> PushdownConstraint::tables() const {
@@ -429,6 +434,7 @@ const PushdownConstraint::Entry* PushdownConstraint::EntryWithin(
   const std::lock_guard lock(mutex_);
   const auto [it, is_new] = entries_.try_emplace(state, std::move(entry));
   if (is_new) {
+    failed_efforts_.erase(state);
     num_kept_bytes_ += static_cast<int64_t>(
         sizeof(*it) + 48 + it->second.needs.size() * sizeof(int32_t) +
         it->second.states.size() * sizeof(State));
@@ -518,13 +524,18 @@ int64_t PushdownConstraint::num_bytes() const {
   const PushdownAutomaton& automaton = configurations_.automaton();
   return automaton.table_bytes() + automaton.bytes().num_bytes() +
          configurations_.costs().num_bytes() + configurations_.num_bytes() +
-         lists_.num_bytes() + num_kept_bytes_ + num_array_bytes_;
+         NumListBytes() + num_array_bytes_;
+}
+
+int64_t PushdownConstraint::NumListBytes() const {
+  constexpr int64_t kBytesOfFailed = sizeof(*failed_efforts_.begin()) + 48;
+  return lists_.num_bytes() + num_kept_bytes_ +
+         std::ssize(failed_efforts_) * kBytesOfFailed;
 }
 
 bool PushdownConstraint::is_full() const {
   const std::lock_guard lock(mutex_);
-  return configurations_.num_bytes() + lists_.num_bytes() + num_kept_bytes_ >
-         options_.max_list_bytes;
+  return configurations_.num_bytes() + NumListBytes() > options_.max_list_bytes;
 }
 
 }  // namespace espalier

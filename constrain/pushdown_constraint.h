@@ -105,6 +105,9 @@ class PushdownConstraint final : public LanguageConstraint,
   int64_t num_bytes() const override;
   bool is_full() const override;
 
+  // Returns the effort of all lists so far, in units of TryList.
+  int64_t total_effort() const { return total_effort_; }
+
   const PushdownConfigurations& configurations() const {
     return configurations_;
   }
@@ -222,6 +225,8 @@ class PushdownConstraint final : public LanguageConstraint,
   const Entry& EntryOf(State state) const {
     return *EntryWithin(state, std::numeric_limits<int64_t>::max());
   }
+  // True if TryList did not suffice with as much before.
+  bool HasFailed(State state, int64_t max_effort) const;
   // True if room leaves out some of the entry's tokens: NearList has the rest.
   static bool IsNear(const Entry& entry, int32_t room) {
     return !entry.needs.empty() && room <= entry.needs.back();
@@ -230,6 +235,7 @@ class PushdownConstraint final : public LanguageConstraint,
                                            int32_t room);
   const TokenList* NearList(State state, const Entry& entry,
                             int32_t room) const;
+  int64_t NumListBytes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::shared_ptr<const TokenVocabulary> vocabulary_;
   const Options options_;
@@ -242,10 +248,12 @@ class PushdownConstraint final : public LanguageConstraint,
   mutable std::once_flag arrays_once_;
   mutable std::unique_ptr<const PushdownArrays> arrays_;  // or null
   mutable std::atomic<int64_t> num_array_bytes_ = 0;
+  mutable std::atomic<int64_t> total_effort_ = 0;
   mutable std::mutex mutex_;
   // An entry stays where it is.
   mutable std::unordered_map<State, Entry> entries_ ABSL_GUARDED_BY(mutex_);
-  // The most that TryList did not suffice for, by state; some thousand.
+  // The most that TryList did not suffice for, by states without an entry; some
+  // thousand.
   mutable std::unordered_map<State, int64_t> failed_efforts_
       ABSL_GUARDED_BY(mutex_);
   // By state and by the number of its needs that there is room for.

@@ -521,8 +521,10 @@ int64_t NumUnrolled(const RegexNode& tree) {
   const RegexNode& child = tree.children.front();
   if (child.kind == RegexNode::Kind::kSet &&
       tree.max_count != RegexNode::kUnbounded) {
+    const int64_t size = SizeOf(child.set);
+    if (size == 0) return 0;
     return int64_t{tree.max_count - tree.min_count} *
-           std::max<int64_t>(1, SizeOf(child.set) / kSizeOfAny);
+           std::max<int64_t>(1, size / kSizeOfAny);
   }
   return std::min(kMostCounted, count * NumCopies(tree));
 }

@@ -31,7 +31,7 @@ bool DraftChoice::HasToAsk() const {
 bool DraftChoice::AreAllForced() const {
   if (!drafts_.reads_history() || is_beam_search()) return false;
   for (int rank = 0; rank < num_sequences(); ++rank) {
-    if (strategy_.max_draft_tokens(rank) > 0 && !drafts_.HasHistory(rank)) {
+    if (MaxTokensToAsk(rank) > 0 && !drafts_.HasHistory(rank)) {
       return false;
     }
   }

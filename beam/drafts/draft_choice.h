@@ -66,8 +66,8 @@ class DraftChoice {
   // Returns the tokens that a draft model can draft for a sequence; may be
   // below 1.
   int MaxTokensToAsk(int rank) const;
-  // True if a constraint forces the next token of each sample that may have a
-  // draft, whatever room there is for it: then no draft model is needed.
+  // True if a constraint forces the next token of each sample that a draft
+  // model can draft for: then none is needed.
   bool AreAllForced() const;
 
   const Request& request_;

@@ -119,78 +119,110 @@ bool PushdownConstraint::IsDroppedSpace(TokenId token) const {
          !vocabulary_->inside.BytesOf(token).empty();
 }
 
-template <typename End, typename Meet>
-PushdownConstraint::Walk PushdownConstraint::AddLegal(State state,
-                                                      const WalkLimits& limits,
-                                                      const End& end,
-                                                      const Meet& meet,
-                                                      TokenMask* mask) const {
-  Walk walk;
-  std::vector<bool> is_met;             // by configuration
-  std::unordered_set<int64_t> counted;  // of more than few steps
-  int64_t num_ways = 0;
-  int64_t num_steps = 0;
-  int64_t num_bytes = 0;
-  const auto excess = [&] {
-    if (num_ways > kMaxWaysOfList) return Excess::kWaysOfList;
-    if (num_steps > kMaxStepsOfList) return Excess::kSteps;
-    return num_bytes > options_.max_list_bytes ? Excess::kBytes : Excess::kNone;
-  };
-  const auto follow = [&](Configurations::State from, uint8_t byte,
-                          int64_t transition) {
-    const Configurations::State next = configurations_.Next(from, byte);
-    const int64_t steps = configurations_.StepsOf(from, byte);
-    if (steps > kFewSteps && counted.insert(transition).second) {
-      num_steps += steps;
+// Follows the bytes of a walk as long as it is within its limits.
+class PushdownConstraint::Follower {
+ public:
+  Follower(const PushdownConstraint& constraint, const WalkLimits& limits)
+      : configurations_(constraint.configurations_),
+        limits_(limits),
+        max_bytes_(constraint.options_.max_list_bytes) {}
+
+  // Returns the configuration after a byte of a token. If it is not known, the
+  // tokens are not.
+  Configurations::State Next(Configurations::State from, uint8_t byte) {
+    const Configurations::State next = Step(from, byte);
+    if (next == Configurations::kTooMany && walk_.is_complete &&
+        walk_.excess == Excess::kNone) {
+      walk_.excess = Excess::kWays;
     }
-    if (next >= 0) {
-      if (next >= std::ssize(is_met)) is_met.resize(next + next / 2 + 64);
-      if (!is_met[next]) {
-        is_met[next] = true;
-        num_ways += 1 + configurations_.num_ways(next);
-        num_bytes += configurations_.num_bytes_of(next);
-        meet(StateOf(next));
-      }
-    }
-    if (limits.is_bounded) walk.excess = excess();
     return next;
-  };
-  // The last transition of each slot.
+  }
+  // As above, for a byte that perhaps no token has, which must not make the
+  // language too ambiguous.
+  Configurations::State Probe(Configurations::State from, uint8_t byte) {
+    constexpr int kMaxWays = 8;
+    return configurations_.num_ways(from) <= kMaxWays
+               ? Step(from, byte)
+               : Configurations::kTooMany;
+  }
+  Walk TakeWalk() {
+    walk_.effort += num_steps_;
+    return std::move(walk_);
+  }
+
+ private:
   struct Known {
     int64_t transition = -1;
     Configurations::State next = 0;
   };
-  std::array<Known, 256> known;
-  const auto step = [&](Configurations::State from, uint8_t byte) {
-    if (++walk.effort + num_steps > limits.max_effort) {
-      walk.is_complete = false;
+
+  Configurations::State Step(Configurations::State from, uint8_t byte) {
+    if (++walk_.effort + num_steps_ > limits_.max_effort) {
+      walk_.is_complete = false;
     }
-    if (walk.excess != Excess::kNone || !walk.is_complete) {
+    if (walk_.excess != Excess::kNone || !walk_.is_complete) {
       return Configurations::kTooMany;
     }
     const int byte_class = configurations_.automaton().ClassOf(byte);
     const int64_t transition = int64_t{from} * 256 + byte_class;
-    Known& slot = known[(from * 37 + byte_class) % known.size()];
-    if (slot.transition != transition) {
-      slot = {transition, follow(from, byte, transition)};
+    Known& known = known_[(from * 37 + byte_class) % known_.size()];
+    if (known.transition != transition) {
+      known = {transition, Follow(from, byte, transition)};
     }
-    return slot.next;
-  };
+    return known.next;
+  }
+
+  Configurations::State Follow(Configurations::State from, uint8_t byte,
+                               int64_t transition) {
+    const Configurations::State next = configurations_.Next(from, byte);
+    const int64_t steps = configurations_.StepsOf(from, byte);
+    if (steps > kFewSteps && counted_.insert(transition).second) {
+      num_steps_ += steps;
+    }
+    if (next >= 0) Meet(next);
+    if (limits_.is_bounded) walk_.excess = FindExcess();
+    return next;
+  }
+
+  void Meet(Configurations::State state) {
+    if (state >= std::ssize(is_met_)) is_met_.resize(state + state / 2 + 64);
+    if (is_met_[state]) return;
+    is_met_[state] = true;
+    num_ways_ += 1 + configurations_.num_ways(state);
+    num_bytes_ += configurations_.num_bytes_of(state);
+    walk_.states.push_back(StateOf(state));
+  }
+
+  Excess FindExcess() const {
+    if (num_ways_ > kMaxWaysOfList) return Excess::kWaysOfList;
+    if (num_steps_ > kMaxStepsOfList) return Excess::kSteps;
+    return num_bytes_ > max_bytes_ ? Excess::kBytes : Excess::kNone;
+  }
+
+  const Configurations& configurations_;
+  const WalkLimits& limits_;
+  const int64_t max_bytes_;
+  Walk walk_;
+  std::array<Known, 256> known_;         // the last transition of each slot
+  std::vector<bool> is_met_;             // by configuration
+  std::unordered_set<int64_t> counted_;  // transitions of more than few steps
+  int64_t num_ways_ = 0;
+  int64_t num_steps_ = 0;
+  int64_t num_bytes_ = 0;
+};
+
+template <typename End>
+PushdownConstraint::Walk PushdownConstraint::AddLegal(State state,
+                                                      const WalkLimits& limits,
+                                                      const End& end,
+                                                      TokenMask* mask) const {
+  Follower follower(*this, limits);
   TrieAt(state).AddLegal(
       [&](Configurations::State from, uint8_t byte) {
-        const Configurations::State next = step(from, byte);
-        if (next == Configurations::kTooMany && walk.is_complete &&
-            walk.excess == Excess::kNone) {
-          walk.excess = Excess::kWays;
-        }
-        return next;
+        return follower.Next(from, byte);
       },
       [&](Configurations::State from, uint8_t byte) {
-        // What no token leads to must not make the language too ambiguous.
-        constexpr int kMaxWaysOfLoop = 8;
-        return configurations_.num_ways(from) <= kMaxWaysOfLoop
-                   ? step(from, byte)
-                   : Configurations::kTooMany;
+        return follower.Probe(from, byte);
       },
       ConfigurationOf(state),
       [&](Configurations::State next, size_t count) {
@@ -201,7 +233,7 @@ PushdownConstraint::Walk PushdownConstraint::AddLegal(State state,
       end(kAfterSpace, dropped_spaces_.size())) {
     for (const TokenId token : dropped_spaces_) mask->Add(token);
   }
-  walk.effort += num_steps;
+  Walk walk = follower.TakeWalk();
   total_effort_.fetch_add(walk.effort, std::memory_order_relaxed);
   return walk;
 }
@@ -220,7 +252,7 @@ void PushdownConstraint::CountFromOpening() {
           fewest = std::min(fewest, AddCosts(more, 1));
           return false;
         },
-        [](State) {}, &none);
+        &none);
     (state == kOpening ? more_of_opening_ : more_after_space_) = fewest;
   }
 }
@@ -398,9 +430,7 @@ PushdownConstraint::Found PushdownConstraint::Find(
     }
     return true;
   };
-  found.walk = AddLegal(
-      state, limits, end, [&](State next) { found.states.push_back(next); },
-      &found.mask);
+  found.walk = AddLegal(state, limits, end, &found.mask);
   if (!found.walk.is_complete) return found;
   if (AcceptsText(state)) {
     for (const TokenId token : options_.end_ids) found.mask.Add(token);
@@ -423,9 +453,9 @@ const PushdownConstraint::Entry* PushdownConstraint::EntryWithin(
   Found made = Find(state, kNever, {.max_effort = max_effort});
   if (!made.walk.is_complete) return nullptr;
   made.needs.shrink_to_fit();
-  made.states.shrink_to_fit();
+  made.walk.states.shrink_to_fit();
   Entry entry = {.needs = std::move(made.needs),
-                 .states = std::move(made.states),
+                 .states = std::move(made.walk.states),
                  .effort = made.walk.effort,
                  .excess = made.walk.excess};
   if (made.walk.excess == Excess::kNone) {

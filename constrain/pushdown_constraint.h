@@ -135,8 +135,9 @@ class PushdownConstraint final : public LanguageConstraint,
   // A walk along the tokens that may follow a state.
   struct Walk {
     Excess excess = Excess::kNone;
-    bool is_complete = true;  // false: it took more than max_effort
-    int64_t effort = 0;       // bytes read, and steps of transitions
+    bool is_complete = true;         // false: it took more than max_effort
+    int64_t effort = 0;              // bytes read, and steps of transitions
+    std::vector<State> states = {};  // configurations that it met
   };
   struct WalkLimits {
     // False: all configurations are made, and were within the bounds before.
@@ -150,8 +151,6 @@ class PushdownConstraint final : public LanguageConstraint,
     // As for TokenConstraint::LegalTokens.
     std::vector<int32_t> needs = {};
     Walk walk = {};
-    // Configurations within and after the tokens.
-    std::vector<State> states = {};
   };
   struct Entry {
     const TokenList* list = nullptr;  // null: not known
@@ -194,12 +193,13 @@ class PushdownConstraint final : public LanguageConstraint,
   }
   const TokenTrie& TrieAt(State state) const;
   bool IsDroppedSpace(TokenId token) const;
-  // As TokenTrie::AddLegal, with dropped spaces; and calls meet(state) once for
-  // each configuration that it finds. The tokens are not known if these are too
-  // many, or take too many steps or bytes.
-  template <typename End, typename Meet>
+  class Follower;
+  // As TokenTrie::AddLegal, with dropped spaces. The tokens are not known if
+  // the configurations that it meets are too many, or take too many steps or
+  // bytes.
+  template <typename End>
   Walk AddLegal(State state, const WalkLimits& limits, const End& end,
-                const Meet& meet, TokenMask* mask) const;
+                TokenMask* mask) const;
   static absl::Status TooAmbiguous(absl::StatusCode code, Excess excess,
                                    const Options& options);
   void CountFromOpening();
@@ -260,7 +260,7 @@ class PushdownConstraint final : public LanguageConstraint,
   mutable std::map<std::pair<State, int64_t>, const TokenList*> near_
       ABSL_GUARDED_BY(mutex_);
   mutable TokenListSet lists_;
-  // Of what is kept beside the lists.
+  // Bytes kept beside the lists.
   mutable int64_t num_kept_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 

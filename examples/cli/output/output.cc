@@ -146,16 +146,17 @@ absl::Status CheckWritable(const std::string& path) {
     there = there.parent_path() / fs::read_symlink(there, error);
     is_linked = true;
   }
-  const fs::file_status status = fs::status(there, error);
+  // The text of a link such as /dev/fd/3 may name no file.
+  const fs::file_status status = fs::status(path, error);
   int reason = 0;
-  if (fs::is_symlink(there, error)) {
+  if (!fs::exists(status) && fs::is_symlink(there, error)) {
     reason = ELOOP;
   } else if (fs::is_directory(status)) {
     reason = EISDIR;
   } else if (fs::is_fifo(status) || fs::is_socket(status)) {
     reason = EPIPE;  // its reader may never come
   } else if (fs::exists(status)) {
-    if (access(there.c_str(), W_OK) != 0) reason = errno;
+    if (access(path.c_str(), W_OK) != 0) reason = errno;
   } else {
     // The directory in which the rest of the path is made; none is made for a
     // link.

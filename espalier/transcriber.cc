@@ -251,7 +251,13 @@ absl::Status CheckNumbers(const TranscribeOptions& options) {
                         Got(options.clip_timestamps.size(), " times"));
   }
   RETURN_IF_ERROR(CheckVadOptions(options.vad_options));
-  return CheckVadOptions(VadOptionsOf(options));
+  if (CheckVadOptions(VadOptionsOf(options)).ok()) return absl::OkStatus();
+  // Padding on both sides and a second of speech are in a chunk.
+  const double most =
+      (VadOptions::ForChunks().max_speech_duration_s - 1) * 1000 / 2;
+  return InvalidField(OptionName{"vad_speech_pad_ms"}, " must be at most ",
+                      most, " with ", OptionName{"batch_size"},
+                      Got(options.vad_options.speech_pad_ms));
 }
 
 // Checks the parameters of a window's search together.

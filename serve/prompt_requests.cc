@@ -12,6 +12,7 @@
 #include "base/token_log_prob.h"
 #include "batcher/queue_limits.h"
 #include "espalier/split_text.h"
+#include "openai/error.h"
 #include "openai/resolve_params.h"
 #include "openai/settle_call.h"
 #include "request/decoder_prompt.h"
@@ -512,6 +513,11 @@ absl::Status ErrorOfPrompt(const PromptRequest& request,
 absl::StatusOr<std::vector<PromptRequest>> MakePromptRequests(
     const openai::Call& call, ServedModel& model, const Caller& caller,
     const std::string& id, const NamedValues& resolved) {
+  if (model.transcriber.ok()) {
+    return openai::RefuseField(
+        "model", Concat("the model \"", model.name,
+                        "\" reads audio: /v1/audio/transcriptions takes it"));
+  }
   ASSIGN_OR_RETURN(std::vector<PromptRequest> requests,
                    MakeUnprepared(call, model, caller, id));
   for (PromptRequest& request : requests) {

@@ -31,14 +31,13 @@ std::string LanguageName(const Transcript& transcript) {
 
 // Returns the words of all segments without the space before them, as OpenAI's
 // API has them.
-json::array WordsOf(const Transcript& transcript) {
+json::array WordsOf(const json::array& segments) {
   json::array words;
-  for (const TranscriptSegment& segment : transcript.segments) {
-    for (const TranscriptWord& word : *segment.words) {
-      words.push_back(json::object{{"word", StripSpace(word.word)},
-                                   {"start", word.start},
-                                   {"end", word.end},
-                                   {"probability", word.probability}});
+  for (const json::value& segment : segments) {
+    for (const json::value& word : segment.at("words").as_array()) {
+      words.push_back(word);
+      json::object& added = words.back().as_object();
+      added["word"] = json::string(StripSpace(added["word"].as_string()));
     }
   }
   return words;
@@ -50,7 +49,9 @@ std::string WriteVerbose(const Transcript& transcript, const SpeechCall& call) {
       call.options.task == SpeechTask::kTranslate ? "translate" : "transcribe";
   answer["language"] = LanguageName(transcript);
   answer["text"] = StripSpace(transcript.text);
-  if (call.has_words) answer["words"] = WordsOf(transcript);
+  if (call.has_words) {
+    answer["words"] = WordsOf(answer["segments"].as_array());
+  }
   if (!call.has_segments) answer.erase("segments");
   answer["usage"] = UsageOf(transcript);
   answer["espalier"] = {
@@ -83,9 +84,11 @@ std::string WriteSpeech(const Transcript& transcript, const SpeechCall& call) {
     case SpeechFormat::kText:
       return Concat(StripSpace(transcript.text), "\n");
     case SpeechFormat::kSrt:
-      return FormatTranscript(transcript, TranscriptFormat::kSrt);
+      return FormatTranscript(transcript, TranscriptFormat::kSrt,
+                              call.subtitles);
     case SpeechFormat::kVtt:
-      return FormatTranscript(transcript, TranscriptFormat::kVtt);
+      return FormatTranscript(transcript, TranscriptFormat::kVtt,
+                              call.subtitles);
     case SpeechFormat::kVerboseJson:
       return WriteVerbose(transcript, call);
   }

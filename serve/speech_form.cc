@@ -149,6 +149,17 @@ absl::Status VadNumber(const SpeechField& field, SpeechCall* call) {
   return absl::OkStatus();
 }
 
+// Infinite is faster-whisper's default.
+absl::Status VadMaxSpeech(const SpeechField& field, SpeechCall* call) {
+  const std::optional<double> value = NumberOf<double>(field.values[0]);
+  if (!value || std::isnan(*value)) {
+    return Wrong(field, " must be a number or inf, got ",
+                 ShownInQuotes(field.values[0]));
+  }
+  call->options.vad_options.max_speech_duration_s = *value;
+  return absl::OkStatus();
+}
+
 absl::Status VadNegThreshold(const SpeechField& field, SpeechCall* call) {
   return ReadOptional(field, &call->options.vad_options.neg_threshold);
 }
@@ -232,6 +243,22 @@ absl::Status Granularities(const SpeechField& field, SpeechCall* call) {
   return absl::OkStatus();
 }
 
+template <std::optional<int64_t> SubtitleOptions::*kMember>
+absl::Status SubtitleCount(const SpeechField& field, SpeechCall* call) {
+  ASSIGN_OR_RETURN(const int64_t count, ReadInteger(field, field.values[0]));
+  if (count < 1 || count > SubtitleOptions::kMost) {
+    return Wrong(field, " must be in [1, ", SubtitleOptions::kMost, "], got ",
+                 count);
+  }
+  call->subtitles.*kMember = count;
+  return absl::OkStatus();
+}
+
+absl::Status HighlightWords(const SpeechField& field, SpeechCall* call) {
+  ASSIGN_OR_RETURN(call->subtitles.highlight_words, ReadBool(field));
+  return absl::OkStatus();
+}
+
 absl::Status HallucinationSilence(const SpeechField& field, SpeechCall* call) {
   return ReadOptional(field, &call->options.hallucination_silence_threshold);
 }
@@ -260,10 +287,6 @@ struct FieldEntry {
   absl::Status (*read)(const SpeechField& field, SpeechCall* call);
   bool is_list = false;
 };
-
-// Their defaults depend on batch_size.
-constexpr std::string_view kMaxSpeech = "vad_max_speech_duration_s";
-constexpr std::string_view kMinSilence = "vad_min_silence_duration_ms";
 
 constexpr FieldEntry kFields[] = {
     {"model", ModelName},
@@ -301,6 +324,10 @@ constexpr FieldEntry kFields[] = {
     {"prepend_punctuations", Text<&Options::prepend_punctuations>},
     {"append_punctuations", Text<&Options::append_punctuations>},
     {"hallucination_silence_threshold", HallucinationSilence},
+    {"highlight_words", HighlightWords},
+    {"max_line_width", SubtitleCount<&SubtitleOptions::max_line_width>},
+    {"max_line_count", SubtitleCount<&SubtitleOptions::max_line_count>},
+    {"max_words_per_line", SubtitleCount<&SubtitleOptions::max_words_per_line>},
     {"language_detection_threshold",
      Number<&Options::language_detection_threshold>},
     {"language_detection_segments",
@@ -311,8 +338,9 @@ constexpr FieldEntry kFields[] = {
     {"vad_neg_threshold", VadNegThreshold},
     {"vad_min_speech_duration_ms",
      VadNumber<&VadOptions::min_speech_duration_ms>},
-    {kMaxSpeech, VadNumber<&VadOptions::max_speech_duration_s>},
-    {kMinSilence, VadNumber<&VadOptions::min_silence_duration_ms>},
+    {"vad_max_speech_duration_s", VadMaxSpeech},
+    {"vad_min_silence_duration_ms",
+     VadNumber<&VadOptions::min_silence_duration_ms>},
     {"vad_speech_pad_ms", VadNumber<&VadOptions::speech_pad_ms>},
     {"batch_size", BatchSize},
     {"deadline_ms", Deadline},
@@ -358,6 +386,32 @@ const SpeechField* FindGiven(const std::vector<SpeechField>& given,
   return it == given.end() ? nullptr : &*it;
 }
 
+// No field of subtitles is without effect.
+absl::Status CheckSubtitles(const SpeechCall& call) {
+  const bool has_subtitles =
+      call.format == SpeechFormat::kSrt || call.format == SpeechFormat::kVtt;
+  const SubtitleOptions& subtitles = call.subtitles;
+  for (const SpeechField& field : call.given) {
+    const bool is_count = field.field.starts_with("max_line_") ||
+                          field.field == "max_words_per_line";
+    if (!is_count && field.field != "highlight_words") continue;
+    if (!is_count && !subtitles.highlight_words) continue;
+    if (!has_subtitles) {
+      return Wrong(field, " needs response_format srt or vtt");
+    }
+    if (!call.options.word_timestamps) {
+      return Wrong(field, " needs word_timestamps true");
+    }
+    if (field.field == "max_line_count" && !subtitles.max_line_width) {
+      return Wrong(field, " needs max_line_width");
+    }
+    if (field.field == "max_words_per_line" && subtitles.max_line_count) {
+      return Wrong(field, " and max_line_count exclude each other");
+    }
+  }
+  return absl::OkStatus();
+}
+
 // Checks fields that exclude each other.
 absl::Status CheckTogether(const SpeechCall& call) {
   const SpeechField* const temperatures = FindGiven(call.given, "temperatures");
@@ -376,6 +430,7 @@ absl::Status CheckTogether(const SpeechCall& call) {
        call.format == SpeechFormat::kText)) {
     return Wrong(*words, " needs response_format verbose_json, srt or vtt");
   }
+  RETURN_IF_ERROR(CheckSubtitles(call));
   const SpeechField* const alternatives =
       FindGiven(call.given, "num_alternatives");
   if (alternatives != nullptr && call.format != SpeechFormat::kVerboseJson) {
@@ -397,18 +452,6 @@ absl::Status CheckTogether(const SpeechCall& call) {
                  " of a stream must be json or text");
   }
   return absl::OkStatus();
-}
-
-void SetVadDefaults(SpeechCall* call) {
-  if (!call->options.batch_size) return;
-  const VadOptions defaults = VadOptions::ForChunks();
-  VadOptions& vad = call->options.vad_options;
-  if (FindGiven(call->given, kMaxSpeech) == nullptr) {
-    vad.max_speech_duration_s = defaults.max_speech_duration_s;
-  }
-  if (FindGiven(call->given, kMinSilence) == nullptr) {
-    vad.min_silence_duration_ms = defaults.min_silence_duration_ms;
-  }
 }
 
 // Checks the sequences of a window against the limits of the server, which
@@ -433,6 +476,12 @@ absl::Status SpeechCall::InWordsOfForm(const absl::Status& error) const {
   const std::optional<FieldError> wrong = FieldErrorOf(error);
   if (!wrong || wrong->field.empty()) return error;
   std::string name = wrong->field;
+  if (name == "task") {
+    return openai::RefuseField(
+        "model",
+        "model must be multilingual to translate, and this one is of English "
+        "alone: /v1/audio/transcriptions writes down what is said");
+  }
   if (name == "temperature" && FindGiven(given, "temperatures") != nullptr) {
     name = "temperatures";
   } else if (const SpeechField* const times =
@@ -534,7 +583,11 @@ absl::StatusOr<SpeechCall> SpeechForm::Take(SpeechTask task,
     }
     call.options.word_timestamps = true;
   }
-  SetVadDefaults(&call);
+  if (call.options.batch_size) {
+    call.options.vad_options.SetChunkDefaults([&](std::string_view name) {
+      return FindGiven(call.given, name) != nullptr;
+    });
+  }
   RETURN_IF_ERROR(CheckSequences("num_beams", "--max-num-beams",
                                  limits.max_num_beams, limits,
                                  &call.options.num_beams, call));

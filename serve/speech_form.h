@@ -19,6 +19,7 @@
 #include "espalier/transcriber.h"
 #include "http/multipart.h"
 #include "openai/limits.h"
+#include "speech/subtitle_lines.h"
 
 namespace espalier::serve {
 
@@ -42,6 +43,7 @@ struct SpeechCall {
   std::optional<int64_t> deadline_ms = {};  // from the call's beginning
   bool vad_filter = false;  // options.voice_activity is the server's
   TranscribeOptions options = {};
+  SubtitleOptions subtitles = {};
   std::vector<SpeechField> given = {};
 
   // Returns an error of Transcriber::Check with the name that the form has for

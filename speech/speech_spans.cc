@@ -165,6 +165,17 @@ class SpeechReader : public AudioReader {
 
 }  // namespace
 
+void VadOptions::SetChunkDefaults(
+    const std::function<bool(std::string_view name)>& is_given) {
+  const VadOptions defaults = ForChunks();
+  if (!is_given("vad_min_silence_duration_ms")) {
+    min_silence_duration_ms = defaults.min_silence_duration_ms;
+  }
+  if (!is_given("vad_max_speech_duration_s")) {
+    max_speech_duration_s = defaults.max_speech_duration_s;
+  }
+}
+
 absl::Status CheckVadOptions(const VadOptions& options) {
   const auto check = [](std::string_view field, double value, double least,
                         double most) {

@@ -7,10 +7,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -39,6 +41,10 @@ struct VadOptions {
   static VadOptions ForChunks() {
     return {.min_silence_duration_ms = 160, .max_speech_duration_s = 30};
   }
+  // Sets those that ForChunks has others for to these, unless they were given.
+  //   is_given  of a name, as vad_max_speech_duration_s
+  void SetChunkDefaults(
+      const std::function<bool(std::string_view name)>& is_given);
 };
 
 // Errors: kInvalidArgument naming the field, as vad_threshold, and the value.

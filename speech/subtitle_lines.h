@@ -17,8 +17,9 @@
 
 namespace espalier {
 
-// All at least 1.
+// All in [1, kMost].
 struct SubtitleOptions {
+  static constexpr int64_t kMost = 10'000;
   // Characters of a line; a longer word is a line. Unset: 1,000.
   std::optional<int64_t> max_line_width = std::nullopt;
   std::optional<int64_t> max_line_count = std::nullopt;  // in a subtitle

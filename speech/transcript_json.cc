@@ -1,5 +1,6 @@
 #include "speech/transcript_json.h"
 
+#include <cmath>
 #include <utility>
 #include <vector>
 
@@ -12,12 +13,17 @@ json::array JsonOf(const std::vector<TokenId>& tokens) {
   return json::array(tokens.begin(), tokens.end());
 }
 
+// Sums of times have more digits than they are given in.
+double Hundredths(double seconds) {
+  return std::nearbyint(seconds * 100) / 100;
+}
+
 json::array JsonOf(const std::vector<TranscriptWord>& words) {
   json::array array;
   for (const TranscriptWord& word : words) {
     array.push_back(json::object{{"word", word.word},
-                                 {"start", word.start},
-                                 {"end", word.end},
+                                 {"start", Hundredths(word.start)},
+                                 {"end", Hundredths(word.end)},
                                  {"probability", word.probability}});
   }
   return array;
@@ -34,7 +40,11 @@ json::object JsonOf(const TranscriptSegment& segment) {
                          {"avg_logprob", segment.avg_logprob},
                          {"compression_ratio", segment.compression_ratio},
                          {"no_speech_prob", segment.no_speech_prob}};
-  if (segment.words) object["words"] = JsonOf(*segment.words);
+  if (segment.words) {
+    object["start"] = Hundredths(segment.start);
+    object["end"] = Hundredths(segment.end);
+    object["words"] = JsonOf(*segment.words);
+  }
   return object;
 }
 

@@ -227,12 +227,15 @@ TEST_F(SpeechCallsTest, WordsAreThoseOfItsSegments) {
   const TranscribeOptions options = {.temperature = {0},
                                      .word_timestamps = true};
   const Transcript heard = Heard(audio, options);
+  const auto hundredths = [](double seconds) {
+    return std::nearbyint(seconds * 100) / 100;
+  };
   json::array words;
   for (const TranscriptSegment& segment : heard.segments) {
     for (const TranscriptWord& word : *segment.words) {
       words.push_back(json::object{{"word", StripSpace(word.word)},
-                                   {"start", word.start},
-                                   {"end", word.end},
+                                   {"start", hundredths(word.start)},
+                                   {"end", hundredths(word.end)},
                                    {"probability", word.probability}});
     }
   }
@@ -259,6 +262,24 @@ TEST_F(SpeechCallsTest, WordsAreThoseOfItsSegments) {
                     {"temperatures", "0"},
                     {"word_timestamps", "true"}}),
             FormatTranscript(heard, TranscriptFormat::kSrt));
+  EXPECT_EQ(BodyOf({{"response_format", "vtt"},
+                    {"file", audio},
+                    {"temperatures", "0"},
+                    {"word_timestamps", "true"},
+                    {"highlight_words", "true"},
+                    {"max_line_width", "12"},
+                    {"max_line_count", "2"}}),
+            FormatTranscript(heard, TranscriptFormat::kVtt,
+                             {.max_line_width = 12,
+                              .max_line_count = 2,
+                              .highlight_words = true}));
+  EXPECT_EQ(BodyOf({{"response_format", "srt"},
+                    {"file", audio},
+                    {"temperatures", "0"},
+                    {"word_timestamps", "true"},
+                    {"max_words_per_line", "2"}}),
+            FormatTranscript(heard, TranscriptFormat::kSrt,
+                             {.max_words_per_line = 2}));
 }
 
 TEST_F(SpeechCallsTest, DeltasOfAStreamAreItsText) {
@@ -367,7 +388,7 @@ TEST_F(SpeechCallsTest, TranslationsAreIntoEnglish) {
 TEST_F(SpeechCallsTest, EnglishModelsDoNotTranslate) {
   Serve({}, {.is_multilingual = false});
   const std::string audio = Speech(1);
-  ExpectRefused({{"file", audio}}, "task", "transcribe for an English model",
+  ExpectRefused({{"file", audio}}, "model", "must be multilingual to translate",
                 kTranslations);
   const json::object answer =
       JsonOf({{"file", audio}, {"response_format", "verbose_json"}});
@@ -454,6 +475,30 @@ TEST_F(SpeechCallsTest, WrongFieldsAreRefusedByName) {
       {{{"vad_filter", "true"}, {"clip_timestamps", "0,1"}},
        "clip_timestamps",
        "clip_timestamps and vad_filter exclude each other"},
+      {{{"vad_max_speech_duration_s", "nan"}, {"vad_filter", "true"}},
+       "vad_max_speech_duration_s",
+       "must be a number or inf, got \"nan\""},
+      {{{"max_line_width", "42"}, {"response_format", "verbose_json"}},
+       "max_line_width",
+       "needs response_format srt or vtt"},
+      {{{"highlight_words", "true"}, {"response_format", "srt"}},
+       "highlight_words",
+       "needs word_timestamps true"},
+      {{{"max_line_count", "2"},
+        {"word_timestamps", "true"},
+        {"response_format", "srt"}},
+       "max_line_count",
+       "needs max_line_width"},
+      {{{"max_words_per_line", "2"},
+        {"max_line_count", "2"},
+        {"max_line_width", "42"},
+        {"word_timestamps", "true"},
+        {"response_format", "srt"}},
+       "max_words_per_line",
+       "max_words_per_line and max_line_count exclude each other"},
+      {{{"max_line_width", "10001"}},
+       "max_line_width",
+       "must be in [1, 10000], got 10001"},
       {{{"seed[]", "1"}}, "seed[]", "unknown field"},
       {{{"beam_sise", "1"}}, "beam_sise", "did you mean beam_size?"},
       {{{"suppress_tokens", "99999"}}, "suppress_tokens", "got 99999"},
@@ -490,6 +535,7 @@ TEST_F(SpeechCallsTest, SpeechAloneIsTranscribedWhereACallAsksForIt) {
                          {"response_format", "verbose_json"},
                          {"vad_filter", "true"},
                          {"vad_threshold", "0.3"},
+                         {"vad_max_speech_duration_s", "inf"},
                          {"vad_speech_pad_ms", "20"},
                          {"vad_min_silence_duration_ms", "100"}};
   const auto expect_same = [&](const json::object& answer) {
@@ -510,6 +556,14 @@ TEST_F(SpeechCallsTest, SpeechAloneIsTranscribedWhereACallAsksForIt) {
     batched.emplace_back("batch_size", size);
     expect_same(JsonOf(batched));
   }
+  ExpectRefused({{"file", audio},
+                 {"vad_filter", "true"},
+                 {"batch_size", "2"},
+                 {"vad_max_speech_duration_s", "60"},
+                 {"vad_speech_pad_ms", "14501"}},
+                "vad_speech_pad_ms",
+                "vad_speech_pad_ms must be at most 14500 with batch_size, got "
+                "14501");
   Fields wrong = fields;
   wrong.emplace_back("vad_neg_threshold", "0.9");
   ExpectRefused(wrong, "vad_neg_threshold",
@@ -569,6 +623,10 @@ TEST_F(SpeechCallsTest, WhatIsNoAudioIsRefusedAsTheFile) {
 TEST_F(SpeechCallsTest, BodiesThatAreNoFormAreRefused) {
   Serve();
   EXPECT_EQ(Post(kTranscriptions, "{}").status, 415);
+  const RawResponse text = Post("/v1/completions", R"({"prompt": "a"})");
+  EXPECT_EQ(text.status, 400);
+  EXPECT_THAT(text.body,
+              HasSubstr("reads audio: /v1/audio/transcriptions takes it"));
   const auto send = [&](const std::string& form) {
     return Send(Concat("POST ", kTranscriptions,
                        " HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: "

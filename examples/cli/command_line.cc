@@ -240,7 +240,8 @@ void AddTexts(CLI::App* command, const std::string& help,
 }
 
 // Lets no option of `command` have an empty value, as `--trace "$FILE"` gives
-// it where FILE is not set: it would pass for an option that was left out.
+// it where FILE is not set: it would pass for an option that was left out. Only
+// marks of punctuation may be none.
 // Several values at once, the texts to run, are left alone: each gets its own
 // answer.
 void RefuseEmptyValues(CLI::App* command) {
@@ -249,6 +250,7 @@ void RefuseEmptyValues(CLI::App* command) {
   };
   for (CLI::Option* option : command->get_options()) {
     if (option->get_items_expected_max() != 1) continue;
+    if (option->get_name().ends_with("-punctuations")) continue;
     // Unlike check() this comes before the checks that are there already.
     option->transform(CLI::Validator(check, ""));
   }
@@ -564,7 +566,9 @@ void AddTranscribeCommand(CLI::App* app, std::span<char* const> args,
   // Defaults of requests, of which transcriptions have none.
   command->remove_option(command->get_option("--generation-config"));
   command->get_option("--kv-cache-mib")
-      ->description("key/value memory in MiB; default that of two windows");
+      ->description(
+          "key/value memory in MiB; default that of two windows, or of one "
+          "more than --batch-size");
   command->footer(kTranscribeExamples);
   SetCallback(command, args, options, &options->runtime.names, RunTranscribe,
               exit_code);

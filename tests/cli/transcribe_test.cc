@@ -259,6 +259,23 @@ TEST_F(TranscribeTest, HasOptionsByTheNamesOfOthers) {
   EXPECT_EQ(value.at("windows").at(0).at("start").to_number<double>(), 0.5);
 }
 
+TEST_F(TranscribeTest, SaysThatClipsAreBehindTheAudio) {
+  const ProgramRun run = Run({Audio("a.wav", 1.5), "--clip-timestamps", "9"});
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_EQ(run.out, "");
+  EXPECT_THAT(run.err, HasSubstr("a.wav: --clip-timestamps begin at 9 s, and "
+                                 "the audio ends at 1.5 s"));
+}
+
+TEST_F(TranscribeTest, PunctuationMayBeNone) {
+  const std::string audio = Audio("a.wav", 1.5);
+  const ProgramRun run =
+      Run({audio, "-f", "json", "--word_timestamps", "true",
+           "--append_punctuations", "", "--prepend_punctuations", ""});
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("\"words\""));
+}
+
 TEST_F(TranscribeTest, TranscribesSpeechAlone) {
   files_.Write("vad.safetensors", SafetensorsOf(ToneTensors()));
   const std::string network = files_.path("vad.safetensors");
@@ -317,6 +334,11 @@ TEST_F(TranscribeTest, RefusesWhatItDoesNotHave) {
                            "--max-words-per-line must be left out with "
                            "--max-line-count");
   expect_subtitles_refused({"--max_line_width", "0"}, "--max-line-width");
+  expect_subtitles_refused(
+      {"--max_line_width", "42", "--max_line_count", "10001"},
+      "--max-line-count must be an integer in [1, 10000]");
+  expect_subtitles_refused({"--append-punctuations="},
+                           "write --append-punctuations \"\" for none");
   expect_subtitles_refused({"--hallucination_silence_threshold", "x"},
                            "must be a number or None, got \"x\"");
   expect_refused({audio, "--append_punctuations", "!"},
@@ -351,6 +373,13 @@ TEST_F(TranscribeTest, RefusesWhatItDoesNotHave) {
   expect_refused({}, "audio");
   EXPECT_THAT(RunEspalier({"transcribe", "--help"}).out,
               HasSubstr("default that of two"));
+  for (const char* const command : {"generate", "score", "batch"}) {
+    const ProgramRun text =
+        RunEspalier({command, "-m", model_->path()},
+                    "{\"prompt\": \"a\", \"continuations\": [\"b\"]}\n");
+    EXPECT_EQ(text.exit_code, 2) << text.err;
+    EXPECT_THAT(text.err, HasSubstr("use espalier transcribe"));
+  }
   const ProgramRun other =
       RunEspalier({"transcribe", "-m", ModelDirectory("en-fr"), audio});
   EXPECT_EQ(other.exit_code, 2);

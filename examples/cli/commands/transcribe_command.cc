@@ -254,14 +254,8 @@ absl::Status LoadVad(const TranscribeCommandOptions& options,
     return absl::OkStatus();
   }
   if (options.transcribe.batch_size) {
-    const VadOptions defaults = VadOptions::ForChunks();
-    VadOptions& vad = transcribe->vad_options;
-    if (!names.IsTyped("vad_min_silence_duration_ms")) {
-      vad.min_silence_duration_ms = defaults.min_silence_duration_ms;
-    }
-    if (!names.IsTyped("vad_max_speech_duration_s")) {
-      vad.max_speech_duration_s = defaults.max_speech_duration_s;
-    }
+    transcribe->vad_options.SetChunkDefaults(
+        [&](std::string_view key) { return names.IsTyped(key); });
   }
   auto network = LoadVoiceActivity(options.vad_model);
   if (!network.ok()) return Annotate(network.status(), names.Of("vad_model"));
@@ -353,6 +347,7 @@ class SpeechRun {
                                 on_window, {.stop = stop_.get_token()});
     progress.Erase();
     RETURN_IF_ERROR(InFlags(transcript.status()));
+    NoteClips(input.name(), *transcript);
     write_header();
     if (writer) {
       output_.Write(writer->Finish());
@@ -365,6 +360,14 @@ class SpeechRun {
       output_.Flush();
     }
     return absl::OkStatus();
+  }
+
+  // Says why there is no text if the clips begin after the end.
+  void NoteClips(const std::string& name, const Transcript& transcript) const {
+    const std::vector<double>& clips = transcribe_.clip_timestamps;
+    if (clips.empty() || clips[0] < transcript.duration) return;
+    PrintNote(Concat(name, ": --clip-timestamps begin at ", clips[0],
+                     " s, and the audio ends at ", transcript.duration, " s"));
   }
 
   // As head and tail do, where there are several files.
@@ -526,11 +529,12 @@ vocabulary.json or vocabulary.txt. Files are what
 libsndfile reads: WAV, FLAC, Ogg, Opus, MP3 and others, of any rate and length;
 of a video make audio first, as above.
 
-Windows of 30 s are decoded one after the other, and segments are printed as
-they end: with --output-format txt, vtt, srt or tsv as parts of that file. On a
-terminal stderr shows how far it is. With several files a line with its name
-stands before each, and in JSON its name is "file". With --output-dir there is
-a file for each audio and format, written when its audio has been transcribed.
+Windows of 30 s are decoded one after the other, or with --batch-size several
+at a time, and segments are printed in order as they end: with --output-format
+txt, vtt, srt or tsv as parts of that file. On a terminal stderr shows how far
+it is. With several files a line with its name stands before each, and in JSON
+its name is "file". With --output-dir there is a file for each audio and format,
+written when its audio has been transcribed.
 
 A window whose text repeats itself or is unlikely is decoded again at the next
 temperature. If all fail the likeliest that does not repeat itself is taken.

@@ -20,8 +20,8 @@ namespace {
 constexpr char kSearch[] = "Search";
 constexpr char kFallback[] = "Fallback";
 constexpr char kText[] = "Text";
-constexpr char kWords[] = "Words";
-constexpr char kVad[] = "Voice activity detection";
+constexpr char kWords[] = "Words (with --word-timestamps true)";
+constexpr char kVad[] = "Voice activity detection (with --vad-model)";
 constexpr char kSpeechOutput[] = "Output";
 
 std::optional<double> ReadDouble(std::string_view text) {
@@ -255,8 +255,8 @@ void AddTextOptions(CLI::App* command, TranscribeOptions* options) {
                           "most; default 1; None: anywhere",
                           &options->max_initial_timestamp),
         AddList(command, "--clip-timestamps",
-                "START,END,... of the parts to transcribe, in seconds; default "
-                "all",
+                "START,END,... of the parts to transcribe, in seconds; what is "
+                "after the audio's end is left out; default all",
                 &options->clip_timestamps),
         AddNumber(command, "--language-detection-threshold",
                   "a window of which a language is more likely decides; "
@@ -275,7 +275,7 @@ CLI::Option* AddOptionalCount(CLI::App* command, const std::string& name,
   return command
       ->add_option_function<int64_t>(
           name, [value](int64_t count) { *value = count; }, help)
-      ->transform(InRange(1, std::numeric_limits<int32_t>::max()))
+      ->transform(InRange(1, SubtitleOptions::kMost))
       ->option_text("N");
 }
 
@@ -383,8 +383,8 @@ void AddSpeechOutputOptions(CLI::App* command,
           &options->verbose)
       ->group(kSpeechOutput);
   AddCount(command, "-n,--num-alternatives",
-           "best hypotheses of each window, with their scores, in json; "
-           "default 0",
+           "best hypotheses of each window, with their scores, in json, at "
+           "most --num-beams, or --best-of where samples are drawn; default 0",
            0, &options->transcribe.num_alternatives)
       ->group(kSpeechOutput);
   AddFlag(command, "--figures", "print the run's figures at the end",

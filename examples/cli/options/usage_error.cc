@@ -202,7 +202,10 @@ absl::Status CheckArguments(const CLI::App& app, std::span<char* const> args) {
     std::string what;
     const std::string option(arg.substr(0, arg.find('=')));
     if (option + "=" == arg && Has(options, option)) {
-      what = option + " must not be empty";
+      // The library would take the next argument.
+      what = option.ends_with("-punctuations")
+                 ? Concat("write ", option, " \"\" for none")
+                 : option + " must not be empty";
     } else if (IsLongWithOneDash(options, option)) {
       return InvalidArgument(
           AppendHint(*command, DescribeOption(app, *command, option)));

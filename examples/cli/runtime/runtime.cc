@@ -133,6 +133,14 @@ absl::StatusOr<GeneratorOptions> ReadGeneratorOptions(
   return InBytes(options);
 }
 
+absl::Status CheckReadsTokens(const ModelDescription& model,
+                              const std::string& directory) {
+  if (!model.encoder || !model.encoder->features) return absl::OkStatus();
+  return InvalidArgument(directory, " has a model of speech, which reads ",
+                         "audio: use espalier transcribe, or serve's ",
+                         "/v1/audio/transcriptions");
+}
+
 absl::Status LoadError(const RuntimeOptions& options,
                        const absl::Status& error) {
   return OfModel(options, error);
@@ -198,6 +206,8 @@ absl::Status Runtime::LoadModel(const RuntimeOptions& options,
     RETURN_IF_ERROR(chat("--chat").status());
   }
   ASSIGN_OR_RETURN(backend_, LoadBackend(directory_, resolved));
+  RETURN_IF_ERROR(
+      CheckReadsTokens(backend_->steps()->description(), directory_));
   RETURN_IF_ERROR(CheckSplit());
   return FitDefaults(options.generator.generation_config,
                      backend_->steps()->description(), tokenizer_ != nullptr,

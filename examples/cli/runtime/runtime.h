@@ -42,6 +42,10 @@ absl::Status InFlags(const absl::Status& error);
 absl::StatusOr<GeneratorOptions> ReadGeneratorOptions(
     const RuntimeOptions& options);
 
+// Errors: kInvalidArgument if the model reads audio, not texts or tokens.
+absl::Status CheckReadsTokens(const ModelDescription& model,
+                              const std::string& directory);
+
 // An error of loading a model, in the words of the program.
 absl::Status LoadError(const RuntimeOptions& options,
                        const absl::Status& error);

@@ -6,6 +6,7 @@ include(CMakePackageConfigHelpers)
 
 # A person reads these. What they include of the rooms is installed beside them.
 set(espalier_public_headers
+  espalier/async_stream.h
   espalier/chat.h
   espalier/defaults.h
   espalier/engine.h

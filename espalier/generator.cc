@@ -11,7 +11,9 @@
 #include "base/status.h"
 #include "base/thread_pool.h"
 #include "batcher/engine.h"
+#include "espalier/async_stream.h"
 #include "espalier/backend.h"
+#include "espalier/error_parts.h"
 #include "espalier/generator_call.h"
 #include "espalier/generator_core.h"
 #include "espalier/load_catalogues.h"
@@ -28,16 +30,17 @@ namespace asio = boost::asio;
 
 namespace {
 
-// Returns the error without its parts (base/field_error.h), which interfaces
-// with other names read: a user's ToString() would print them.
-absl::Status WithoutParts(absl::Status error) {
-  error.ErasePayload("espalier/field_error");
-  return error;
+// Returns the error without its parts (base/field_error.h), unless the call
+// keeps them.
+absl::Status Plain(absl::Status error, const CallOptions& options) {
+  return options.keeps_error_parts ? error
+                                   : WithoutErrorParts(std::move(error));
 }
 
-absl::StatusOr<Generation> Plain(absl::StatusOr<Generation> output) {
+absl::StatusOr<Generation> Plain(absl::StatusOr<Generation> output,
+                                 const CallOptions& options) {
   if (output.ok()) return output;
-  return WithoutParts(std::move(output).status());
+  return Plain(std::move(output).status(), options);
 }
 
 // On the calls thread, or on the caller's if nothing can run.
@@ -75,22 +78,27 @@ using Future = std::future<absl::StatusOr<Generation>>;
 Future SubmitForFuture(const std::shared_ptr<GeneratorCore>& core,
                        absl::StatusOr<OpenRequest> open,
                        const CallOptions& options,
-                       const GeneratorCore::Deadline& deadline) {
+                       const GeneratorCore::Deadline& deadline,
+                       const std::function<void()>& on_ended = nullptr) {
   const auto promise = std::make_shared<Promise>();
   Future future = promise->get_future();
+  const auto answer = [promise, on_ended](absl::StatusOr<Generation> value) {
+    if (on_ended != nullptr) on_ended();
+    promise->set_value(std::move(value));
+  };
   if (!open.ok()) {
-    promise->set_value(WithoutParts(std::move(open).status()));
+    answer(Plain(std::move(open).status(), options));
     return future;
   }
   try {
     Submit(
         Call::Make(core, options, deadline), core, *std::move(open),
-        [promise](absl::StatusOr<Result> result, OpenRequest request) {
+        [answer, options](absl::StatusOr<Result> result, OpenRequest request) {
           { const GeneratorCore::Place ends = std::move(request.place); }
-          promise->set_value(Plain(request.prepared.finish(std::move(result))));
+          answer(Plain(request.prepared.finish(std::move(result)), options));
         });
   } catch (const std::bad_alloc&) {
-    promise->set_value(OutOfMemory());
+    answer(OutOfMemory());
   }
   return future;
 }
@@ -99,6 +107,7 @@ Future SubmitForFuture(const std::shared_ptr<GeneratorCore>& core,
 // for, made before the way begins.
 struct Delivery {
   Generator::Callback callback;
+  CallOptions options;
   absl::StatusOr<Result> result = absl::UnknownError("");
   std::optional<OpenRequest> request = {};  // unset: there was nothing to run
 };
@@ -110,11 +119,12 @@ void Deliver(GeneratorCore& core, std::shared_ptr<Delivery> delivery) {
   core.callbacks().Post([delivery = std::move(delivery)] {
     if (!delivery->request.has_value()) {
       return delivery->callback(
-          WithoutParts(std::move(delivery->result).status()));
+          Plain(std::move(delivery->result).status(), delivery->options));
     }
     { const GeneratorCore::Place ends = std::move(delivery->request->place); }
     delivery->callback(
-        Plain(delivery->request->prepared.finish(std::move(delivery->result))));
+        Plain(delivery->request->prepared.finish(std::move(delivery->result)),
+              delivery->options));
   });
 }
 
@@ -131,6 +141,26 @@ void SubmitForCallback(const std::shared_ptr<GeneratorCore>& core,
            delivery->request.emplace(std::move(request));
            Deliver(*core, std::move(delivery));
          });
+}
+
+// Opens a request of any kind and delivers its answer, or why there is none.
+template <typename From>
+void OpenAndDeliver(std::shared_ptr<GeneratorCore> core, From request,
+                    Generator::Callback callback, const CallOptions& options) {
+  const GeneratorCore::Deadline deadline = DeadlineOf(options.timeout);
+  const auto delivery =
+      std::make_shared<Delivery>(Delivery{std::move(callback), options});
+  try {
+    absl::StatusOr<OpenRequest> open = Open(core, std::move(request));
+    if (open.ok()) {
+      return SubmitForCallback(core, *std::move(open), delivery, options,
+                               deadline);
+    }
+    delivery->result = open.status();
+  } catch (const std::bad_alloc&) {
+    delivery->result = OutOfMemory();
+  }
+  Deliver(*core, delivery);
 }
 
 asio::awaitable<absl::StatusOr<EngineStats>> ReadStats(Engine& engine) {
@@ -175,8 +205,9 @@ absl::StatusOr<Generation> OpenAndAwait(
       return Open(core, std::move(request));
     }
   }();
-  if (!open.ok()) return WithoutParts(std::move(open).status());
-  return Plain(AwaitGeneration(core, *std::move(open), options, deadline));
+  if (!open.ok()) return Plain(std::move(open).status(), options);
+  return Plain(AwaitGeneration(core, *std::move(open), options, deadline),
+               options);
 } catch (const std::bad_alloc&) {
   return OutOfMemory();
 }
@@ -224,25 +255,17 @@ std::future<absl::StatusOr<Generation>> Generator::GenerateAsync(
 
 void Generator::GenerateAsync(GenerationRequest request, Callback callback,
                               const CallOptions& options) {
-  const std::shared_ptr<GeneratorCore> core = core_;
-  const GeneratorCore::Deadline deadline = DeadlineOf(options.timeout);
-  const auto delivery =
-      std::make_shared<Delivery>(Delivery{std::move(callback)});
-  try {
-    absl::StatusOr<OpenRequest> open = Open(core, std::move(request));
-    if (open.ok()) {
-      return SubmitForCallback(core, *std::move(open), delivery, options,
-                               deadline);
-    }
-    delivery->result = open.status();
-  } catch (const std::bad_alloc&) {
-    delivery->result = OutOfMemory();
-  }
-  Deliver(*core, delivery);
+  OpenAndDeliver(core_, std::move(request), std::move(callback), options);
+}
+
+void Generator::ScoreAsync(ScoreRequest request, Callback callback,
+                           const CallOptions& options) {
+  OpenAndDeliver(core_, std::move(request), std::move(callback), options);
 }
 
 std::vector<absl::StatusOr<Generation>> Generator::GenerateAll(
-    std::vector<GenerationRequest> requests, const CallOptions& options) {
+    std::vector<GenerationRequest> requests, const CallOptions& options,
+    const std::function<void()>& on_ended) {
   const std::shared_ptr<GeneratorCore> core = core_;
   const GeneratorCore::Deadline deadline = DeadlineOf(options.timeout);
   // So that nothing throws while requests run.
@@ -253,7 +276,7 @@ std::vector<absl::StatusOr<Generation>> Generator::GenerateAll(
   for (GenerationRequest& request : requests) {
     futures.push_back(SubmitForFuture(
         core, OpenInTime(core, std::move(request), options, deadline), options,
-        deadline));
+        deadline, on_ended));
   }
   for (Future& future : futures) answers.push_back(future.get());
   return answers;
@@ -266,8 +289,19 @@ absl::StatusOr<Generation> Generator::Stream(
   const std::shared_ptr<GeneratorCore> core = core_;
   absl::StatusOr<std::unique_ptr<OpenStream>> open =
       OpenStream::Open(core, std::move(request), options, stream_options);
-  if (!open.ok()) return WithoutParts(std::move(open).status());
-  return Plain((*open)->Read(on_event));
+  if (!open.ok()) return Plain(std::move(open).status(), options);
+  return Plain((*open)->Read(on_event), options);
+}
+
+absl::StatusOr<AsyncStream> Generator::StreamAsync(
+    GenerationRequest request, std::function<void()> on_ready,
+    const CallOptions& options, const StreamOptions& stream_options) {
+  if (on_ready == nullptr) return InvalidArgument("on_ready is empty");
+  const std::shared_ptr<GeneratorCore> core = core_;
+  absl::StatusOr<AsyncStream> stream = AsyncStream::Open(
+      core, std::move(request), std::move(on_ready), options, stream_options);
+  if (!stream.ok()) return Plain(stream.status(), options);
+  return stream;
 }
 
 absl::Status Generator::Drain(absl::Duration timeout) {

@@ -58,6 +58,7 @@
 
 namespace espalier {
 
+class AsyncStream;  // espalier/async_stream.h
 class ChatPrompts;  // espalier/chat.h
 class Engine;       // espalier/engine.h
 class GeneratorCore;
@@ -123,6 +124,9 @@ struct GenerationRequest {
   // Params that equal those of GenerationParams() take the model's defaults
   // (Generator::defaults); false: params are used as they are.
   bool takes_defaults = true;
+  // Names of the params that take no default although they may equal those of
+  // GenerationParams(). Unset: those that differ from them.
+  std::optional<std::vector<std::string_view>> given = {};
 };
 
 // Scores given continuations instead of generating text.
@@ -161,6 +165,9 @@ struct CallOptions {
   absl::Duration timeout = absl::InfiniteDuration();
   // Ends the call with kCancelled.
   std::stop_token stop = {};
+  // Errors keep what FieldErrorOf reads (base/field_error.h): the field and its
+  // value, for interfaces with names of their own.
+  bool keeps_error_parts = false;
 };
 
 struct Generation : Result {
@@ -227,6 +234,9 @@ class Generator {
   // hypotheses.
   absl::StatusOr<Generation> Score(ScoreRequest request,
                                    const CallOptions& call = {});
+  // As Score, and calls `callback` as GenerateAsync does.
+  void ScoreAsync(ScoreRequest request, Callback callback,
+                  const CallOptions& call = {});
 
   // Returns at once. Destroying the future does not end the request; use
   // call.stop.
@@ -240,9 +250,12 @@ class Generator {
   // Blocks until all requests have ended; returns one result for each, in
   // order. If max_open() requests are open, it waits for room instead of
   // failing. It uses all the room, so other calls are refused meanwhile. It
-  // does not wait for max_waiting_tokens.
+  // does not wait for max_waiting_tokens. `on_ended`, which may be empty, is
+  // called as each request ends, on any thread and on several; it must not
+  // throw or call the generator.
   std::vector<absl::StatusOr<Generation>> GenerateAll(
-      std::vector<GenerationRequest> requests, const CallOptions& call = {});
+      std::vector<GenerationRequest> requests, const CallOptions& call = {},
+      const std::function<void()>& on_ended = nullptr);
 
   // Calls `on_event` while the request runs, and returns the result of
   // Generate; the event of the Result is left out. kCancelled if `on_event`
@@ -251,6 +264,14 @@ class Generator {
                                     const EventFunction& on_event,
                                     const CallOptions& call = {},
                                     const StreamOptions& options = {});
+
+  // As Stream, for a reader that must not block: returns at once, and calls
+  // `on_ready` where the stream has something to take
+  // (espalier/async_stream.h).
+  absl::StatusOr<AsyncStream> StreamAsync(GenerationRequest request,
+                                          std::function<void()> on_ready,
+                                          const CallOptions& call = {},
+                                          const StreamOptions& options = {});
 
   // Refuses new requests with kUnavailable and blocks until the open ones have
   // ended and their callbacks have run; from within a callback it does not wait

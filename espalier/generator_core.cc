@@ -283,26 +283,28 @@ absl::StatusOr<EngineRequest> GeneratorCore::Prepare(
   Request request;
   ASSIGN_OR_RETURN(const std::optional<TokenId> first_output,
                    FirstOutputOf(from.prompt));
-  ForceFirstOutput(description(), first_output, &from.params);
+  const std::string_view forced =
+      ForceFirstOutput(description(), first_output, &from.params);
+  if (from.given && !forced.empty()) from.given->push_back(forced);
   ASSIGN_OR_RETURN(
       request.prompt_tokens,
       MakePrompt(std::move(from.prompt), description().max_prompt_tokens()));
   if (is_chat) request.num_continued = 0;
   request.params = std::move(from.params);
-  return Prepare(std::move(request), from.takes_defaults);
+  return Prepare(std::move(request), from.takes_defaults, from.given);
 }
 
 absl::StatusOr<EngineRequest> GeneratorCore::Prepare(
-    Request request, bool takes_defaults) const {
+    Request request, bool takes_defaults,
+    std::optional<std::span<const std::string_view>> given) const {
   if (!request.num_continued &&
       parts_.text.AreAnswered(request.prompt_tokens)) {
     request.num_continued = 0;
   }
   static const GenerationDefaults kNone;
   ASSIGN_OR_RETURN(NamedValues taken,
-                   CompleteRequest(takes_defaults ? defaults() : kNone,
-                                   /*given=*/std::nullopt, tokenizer().get(),
-                                   description(), &request));
+                   CompleteRequest(takes_defaults ? defaults() : kNone, given,
+                                   tokenizer().get(), description(), &request));
   return WithFinish(std::move(request), std::move(taken));
 }
 

@@ -19,6 +19,7 @@
 #include <mutex>
 #include <optional>
 #include <set>
+#include <span>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -98,8 +99,9 @@ class GeneratorCore : public std::enable_shared_from_this<GeneratorCore> {
   // Errors: as MakePrompt and CompleteRequest.
   absl::StatusOr<EngineRequest> Prepare(GenerationRequest request) const;
   // As Prepare, of tokens that are a prompt.
-  absl::StatusOr<EngineRequest> Prepare(Request request,
-                                        bool takes_defaults) const;
+  absl::StatusOr<EngineRequest> Prepare(
+      Request request, bool takes_defaults,
+      std::optional<std::span<const std::string_view>> given = {}) const;
   // Errors: as MakePrompt, ResolveDecoderPrompt and ContinuationTokens;
   // kInvalidArgument if there are no continuations, or no EOS to append.
   absl::StatusOr<EngineRequest> Prepare(ScoreRequest request) const;

@@ -18,6 +18,7 @@
 #include "base/json.h"
 #include "base/status.h"
 #include "batcher/scheduler/too_few_pages.h"
+#include "espalier/error_parts.h"
 #include "espalier/transcribe_chunks.h"
 #include "request/json/generation_config.h"
 #include "speech/feature_windows.h"
@@ -332,12 +333,6 @@ absl::Status OfWindow(const absl::Status& error,
                    " is too high for the memory of keys and values: lower it "
                    "or raise ",
                    kMemory, Got(num_sequences)));
-}
-
-// Returns the error without its parts, as Generator's calls do.
-absl::Status WithoutErrorParts(absl::Status error) {
-  error.ErasePayload("espalier/field_error");
-  return error;
 }
 
 }  // namespace

@@ -2,7 +2,10 @@
 // is called, from however many threads, whatever happens to others.
 #include <atomic>
 #include <random>
+#include <semaphore>
 
+#include "base/field_error.h"
+#include "espalier/async_stream.h"
 #include "tests/espalier/generator_fixture.h"
 #include "tests/few_cases.h"
 
@@ -14,8 +17,8 @@ using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
 // Ways to run a request.
-enum class Way { kGenerate, kFuture, kCallback, kAll, kStream };
-constexpr int kNumWays = 5;
+enum class Way { kGenerate, kFuture, kCallback, kAll, kStream, kStreamAsync };
+constexpr int kNumWays = 6;
 
 class GeneratorAnswersTest : public GeneratorFixture {
  protected:
@@ -42,7 +45,9 @@ class GeneratorAnswersTest : public GeneratorFixture {
         return promise.get_future().get();
       }
       case Way::kAll:
-        return generator_->GenerateAll({from}, call).at(0);
+        return RunAll(from, call);
+      case Way::kStreamAsync:
+        return RunStreamAsync(request, call);
       case Way::kStream:
         break;
     }
@@ -58,6 +63,40 @@ class GeneratorAnswersTest : public GeneratorFixture {
     log.Take(static_cast<const Result&>(*answer));
     ExpectTellsTheResult(request, log);
     return answer;
+  }
+
+  // Among others, which it says the ends of.
+  absl::StatusOr<Generation> RunAll(const GenerationRequest& from,
+                                    const CallOptions& call) {
+    std::atomic<int> num_ended = 0;
+    const auto answers =
+        generator_->GenerateAll({from, from}, call, [&] { ++num_ended; });
+    EXPECT_EQ(num_ended, 2);
+    return answers.at(num_taken_ % 2);
+  }
+
+  // Takes some of the events late, so that some are merged.
+  absl::StatusOr<Generation> RunStreamAsync(const Request& request,
+                                            const CallOptions& call) {
+    std::counting_semaphore<> ready(0);
+    absl::StatusOr<AsyncStream> stream = generator_->StreamAsync(
+        FrontDoorRequest(request), [&] { ready.release(); }, call);
+    if (!stream.ok()) return stream.status();
+    StreamLog log;
+    while (true) {
+      ready.acquire();
+      if (++num_taken_ % 3 == 0) {
+        std::this_thread::sleep_for(std::chrono::microseconds(200));
+      }
+      for (const StreamEvent& event : stream->TakeEvents()) log.Take(event);
+      std::optional<absl::StatusOr<Generation>> answer = stream->TakeResult();
+      if (!answer.has_value()) continue;
+      EXPECT_EQ(stream->TakeResult(), std::nullopt);
+      if (!answer->ok()) return *std::move(answer);
+      log.Take(static_cast<const Result&>(**answer));
+      ExpectTellsTheResult(request, log);
+      return *std::move(answer);
+    }
   }
 
   void ExpectAsAlone(const Request& request,
@@ -77,6 +116,7 @@ class GeneratorAnswersTest : public GeneratorFixture {
 
   // Answers that were no errors, as alone.
   std::atomic<int> num_results_ = 0;
+  std::atomic<int> num_taken_ = 0;  // batches of StreamAsync
 };
 
 TEST_F(GeneratorAnswersTest, EveryWayToCallAnswersAsAlone) {
@@ -176,6 +216,11 @@ TEST_F(GeneratorAnswersTest, WrongParametersAreNamedHoweverItIsCalled) {
     // ToString() would print the parts of the error.
     EXPECT_EQ(Run(Way(way), request, {}).status().ToString(),
               "INVALID_ARGUMENT: num_beams must be at least 1, got 0");
+    const std::optional<FieldError> parts = FieldErrorOf(
+        Run(Way(way), request, {.keeps_error_parts = true}).status());
+    ASSERT_TRUE(parts.has_value()) << way;
+    EXPECT_EQ(parts->field, "num_beams");
+    EXPECT_EQ(parts->value, "0");
   }
   ExpectNothingHeld();
 }

@@ -99,6 +99,16 @@ TEST_F(GeneratorDefaultsTest, ParamsAsTheyStandTakeNone) {
   EXPECT_EQ(begun.texts, taken.texts);
 }
 
+// A caller that says do_sample false means it.
+TEST_F(GeneratorDefaultsTest, GivenParamsTakeNoneThoughTheyDoNotDiffer) {
+  ASSERT_OK_AND_ASSIGN(Generator generator, Load(kSampling));
+  GenerationRequest request{"How old are you?"};
+  request.given = {"do_sample", "temperature", "top_p"};
+  ASSERT_OK_AND_ASSIGN(const Generation output, generator.Generate(request));
+  EXPECT_THAT(output.usage.defaults, ElementsAre(Pair("max_new_tokens", "40")));
+  EXPECT_FALSE(output.seed.has_value());
+}
+
 TEST_F(GeneratorDefaultsTest, PreparedTokensTakeNone) {
   ASSERT_OK_AND_ASSIGN(Generator generator, Load(kSampling));
   GenerationRequest request{"How old are you?"};

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <future>
 #include <memory>
 #include <span>
 #include <string>
@@ -72,6 +73,15 @@ TEST(GeneratorScoreTest, ATranslationIsScoredAfterTheTokenOfItsLanguage) {
         hypothesis.tokens.begin() + 1, hypothesis.tokens.end()));
   }
   ASSERT_OK_AND_ASSIGN(const Generation scores, generator->Score(scored));
+  std::promise<absl::StatusOr<Generation>> promise;
+  generator->ScoreAsync(scored, [&](absl::StatusOr<Generation> answer) {
+    promise.set_value(std::move(answer));
+  });
+  ASSERT_OK_AND_ASSIGN(const Generation later, promise.get_future().get());
+  for (size_t i = 0; i < scores.continuations.size(); ++i) {
+    EXPECT_EQ(later.continuations[i].log_probs,
+              scores.continuations[i].log_probs);
+  }
   for (size_t i = 0; i < found.hypotheses.size(); ++i) {
     EXPECT_NEAR(scores.continuations[2 * i].cum_log_prob,
                 scores.continuations[2 * i + 1].cum_log_prob, 1e-6);

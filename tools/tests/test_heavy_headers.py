@@ -31,6 +31,7 @@ MAY_READ = {
         "examples/cli/runtime/text_answers.cc",
         "examples/cli/runtime/text_run.cc",
         "examples/cli/input/text_source.cc",
+        "espalier/async_stream.cc",
         "espalier/generator.cc",
         "espalier/generator_call.cc",
         "espalier/generator_core.cc",

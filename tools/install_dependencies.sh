@@ -41,6 +41,8 @@ program     libhwy-dev               Highway: vector instructions
 tests       libgtest-dev             GoogleTest
 tests       libgmock-dev             GoogleMock
 tests       librapidcheck-dev        RapidCheck: properties
+tests       python3-dev              headers: the Python package
+tests       python3-venv             an environment for it
 benchmarks  libbenchmark-dev         Google Benchmark
 fuzz        clang                    the compiler that has libFuzzer
 fuzz        libclang-rt-dev          libFuzzer and the runtimes of sanitizers

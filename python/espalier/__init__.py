@@ -1,0 +1,66 @@
+"""espalier: beam search and parallel sampling for language models.
+
+>>> import espalier
+>>> llm = espalier.LLM("models/en-fr")
+>>> answers = llm.generate(["How old are you?"], num_beams=4)
+>>> answers[0].outputs[0].text
+
+docs/python.md has the whole of it.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from ._espalier import (
+    ChatPrompt,
+    CompletionOutput,
+    ContinuationScore,
+    RequestOutput,
+    StreamPiece,
+)
+from .errors import (
+    CancelledError,
+    EspalierError,
+    InvalidArgument,
+    NeverFits,
+    NotFound,
+    Overloaded,
+    TimeoutError,
+    Unavailable,
+)
+from .llm import LLM, Stream, Tokenizer
+from .results import Logprob
+
+if TYPE_CHECKING:
+    from .asyncio import AsyncStream
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "LLM",
+    "AsyncStream",
+    "CancelledError",
+    "ChatPrompt",
+    "CompletionOutput",
+    "ContinuationScore",
+    "EspalierError",
+    "InvalidArgument",
+    "Logprob",
+    "NeverFits",
+    "NotFound",
+    "Overloaded",
+    "RequestOutput",
+    "Stream",
+    "StreamPiece",
+    "TimeoutError",
+    "Tokenizer",
+    "Unavailable",
+]
+
+
+def __getattr__(name: str) -> Any:
+    # asyncio takes longer to import than all of this.
+    if name == "AsyncStream":
+        from .asyncio import AsyncStream
+
+        return AsyncStream
+    raise AttributeError(f"module 'espalier' has no attribute {name!r}")

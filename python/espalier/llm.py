@@ -1,0 +1,496 @@
+"""LLM: a model directory and its engine, for any number of threads and event
+loops."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import math
+import os
+import sys
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Union, overload
+
+from ._espalier import (
+    ChatPrompt,
+    ContinuationScore,
+    Engine,
+    Params,
+    RequestOutput,
+    Requests,
+    StreamPiece,
+    set_exiting,
+)
+from .params import parse
+
+if TYPE_CHECKING:
+    from .asyncio import AsyncStream
+
+#: A text, token ids (a list, or an array of numpy or torch), or a conversation
+#: that `LLM.render_chat` made.
+Prompt = Union[str, Sequence[int], ChatPrompt, Any]
+Message = Mapping[str, Any]
+
+_open: weakref.WeakSet[Engine] = weakref.WeakSet()
+
+
+def _close_all() -> None:
+    set_exiting()
+    for engine in list(_open):
+        engine.close()
+
+
+atexit.register(_close_all)
+
+
+def _is_one(prompts: Any) -> bool:
+    """True for one prompt, false for a list of them."""
+    if isinstance(prompts, (str, ChatPrompt)):
+        return True
+    if hasattr(prompts, "ndim"):
+        return bool(prompts.ndim == 1)
+    if not isinstance(prompts, Sequence) or isinstance(prompts, bytes):
+        raise TypeError(
+            "a prompt must be a text or token ids, or a list of these, got "
+            f"{type(prompts).__name__}"
+        )
+    return len(prompts) > 0 and isinstance(prompts[0], int)
+
+
+def _plain_prompt(prompt: Any) -> Any:
+    if isinstance(prompt, (str, ChatPrompt)):
+        return prompt
+    if hasattr(prompt, "tolist"):
+        prompt = prompt.tolist()
+    if not isinstance(prompt, Sequence) or isinstance(prompt, bytes):
+        raise TypeError(
+            f"a prompt must be a text or token ids, got {type(prompt).__name__}"
+        )
+    return prompt
+
+
+def _seconds(timeout: float | None) -> float:
+    if timeout is None:
+        return math.inf
+    if not timeout > 0:
+        raise ValueError(f"timeout must be above 0 seconds, got {timeout}")
+    return float(timeout)
+
+
+def _raise_first(answers: list[Any]) -> None:
+    for i, answer in enumerate(answers):
+        if isinstance(answer, BaseException):
+            if len(answers) > 1 and sys.version_info >= (3, 11):
+                answer.add_note(f"prompts[{i}]")
+            raise answer
+
+
+class Tokenizer:
+    """The model's tokenizer (docs/tokenizers.md)."""
+
+    def __init__(self, llm: LLM) -> None:
+        self._llm = llm
+        facts = llm._engine.tokenizer_facts()
+        self.vocab_size: int = facts["vocab_size"]
+        self.bos_token_id: int | None = facts["bos_token_id"]
+        self.eos_token_id: int | None = facts["eos_token_id"]
+        self.pad_token_id: int | None = facts["pad_token_id"]
+        self.unk_token_id: int | None = facts["unk_token_id"]
+
+    def encode(
+        self,
+        text: str,
+        *,
+        add_special_tokens: bool = True,
+        parse_special: bool = False,
+    ) -> list[int]:
+        """Token ids of a text. `parse_special` reads names of special tokens in
+        it as those tokens, which is not for texts of users."""
+        return list(self._llm._engine.encode(text, add_special_tokens, parse_special))
+
+    def decode(
+        self, token_ids: Sequence[int], *, skip_special_tokens: bool = True
+    ) -> str:
+        """The text of tokens as a whole."""
+        return self._llm._engine.decode(_plain_prompt(token_ids), skip_special_tokens)
+
+
+class LLM:
+    """A model and its engine.
+
+    >>> llm = espalier.LLM("models/en-fr")
+    >>> llm.generate("How old are you?", num_beams=4)[0].outputs[0].text
+
+    Requests of all threads and event loops run together, and give the same
+    results as alone. `params` of a call are keywords, under the names of
+    docs/request_format.md, or a dictionary, or a GenerationConfig of
+    transformers; what they leave open is the model's generation_config.json.
+
+    Errors are those of espalier.errors; a wrong request raises InvalidArgument
+    before anything runs.
+    """
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        *,
+        device: str = "cpu",
+        dtype: str = "",
+        weights: str = "stored",
+        num_threads: int = 0,
+        kv_cache_mib: int | None = None,
+        host_cache_mib: int | None = None,
+        page_size: int | None = None,
+        max_step_tokens: int | None = None,
+        max_beams: int | None = None,
+        prefix_cache: bool = True,
+        draft_model: str | os.PathLike[str] = "",
+        generation_config: str | os.PathLike[str] = "auto",
+        max_running: int = 256,
+        max_waiting: int = 1_000_000,
+        items: Mapping[str, str | os.PathLike[str]] | None = None,
+        step_timeout: float | None = None,
+    ) -> None:
+        """Loads a model directory (docs/models.md). Options are those of
+        docs/cpp_api.md: `device` is "cpu", "cuda", "cuda:1" or "auto"; `items`
+        are names of catalogues and their files."""
+        self._engine = Engine(
+            os.fspath(directory),
+            device=device,
+            dtype=dtype,
+            weights=weights,
+            num_threads=num_threads,
+            kv_cache_mib=kv_cache_mib,
+            host_cache_mib=host_cache_mib,
+            page_size=page_size,
+            max_step_tokens=max_step_tokens,
+            max_beams=max_beams,
+            prefix_cache=prefix_cache,
+            draft_model=os.fspath(draft_model),
+            generation_config=os.fspath(generation_config),
+            max_running=max_running,
+            max_waiting=max_waiting,
+            items=[(k, os.fspath(v)) for k, v in (items or {}).items()],
+            step_timeout=_seconds(step_timeout),
+        )
+        _open.add(self._engine)
+        self.directory = os.fspath(directory)
+        self._tokenizer: Tokenizer | None = None
+
+    # Blocking calls.
+
+    def generate(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        params: Any = None,
+        *,
+        timeout: float | None = None,
+        return_exceptions: bool = False,
+        use_tqdm: bool = False,
+        **keywords: Any,
+    ) -> list[RequestOutput]:
+        """Generates for one prompt or many, which run together; one answer for
+        each, in order.
+
+        `params` may be a list, one for each prompt. With `return_exceptions` an
+        error stands in the place of its answer; without it the first is raised.
+        Ctrl-C ends all of them.
+        """
+        prompts = [prompts] if _is_one(prompts) else list(prompts)
+        each: Params | list[Params]
+        if isinstance(params, (list, tuple)):
+            if len(params) != len(prompts):
+                raise ValueError(
+                    f"params must be one for each of {len(prompts)} prompts, "
+                    f"got {len(params)}"
+                )
+            each = [parse(own, keywords) for own in params]
+        else:
+            each = parse(params, keywords)
+        progress = _Progress(len(prompts)) if use_tqdm else None
+        answers = self._engine.generate(
+            [_plain_prompt(prompt) for prompt in prompts],
+            each,
+            _seconds(timeout),
+            progress,
+        )
+        if progress is not None:
+            progress.close()
+        if not return_exceptions:
+            _raise_first(answers)
+        return answers
+
+    def stream(
+        self,
+        prompt: Prompt,
+        params: Any = None,
+        *,
+        timeout: float | None = None,
+        **keywords: Any,
+    ) -> Stream:
+        """Iterates over what is new, as it comes; leaving the iteration ends
+        the request. Beams tell the prefix that all hypotheses share."""
+        return Stream(
+            self._engine,
+            _plain_prompt(prompt),
+            parse(params, keywords),
+            _seconds(timeout),
+        )
+
+    @overload
+    def score(
+        self,
+        prompts: str | ChatPrompt,
+        continuations: Sequence[Any],
+        *,
+        append_eos: bool = ...,
+        timeout: float | None = ...,
+        **keywords: Any,
+    ) -> list[ContinuationScore]: ...
+
+    @overload
+    def score(
+        self,
+        prompts: Sequence[Any],
+        continuations: Sequence[Any],
+        *,
+        append_eos: bool = ...,
+        timeout: float | None = ...,
+        **keywords: Any,
+    ) -> Any: ...
+
+    def score(
+        self,
+        prompts: Any,
+        continuations: Sequence[Any],
+        *,
+        append_eos: bool = False,
+        timeout: float | None = None,
+        **keywords: Any,
+    ) -> Any:
+        """Log-probabilities of given continuations, texts or token ids, after
+        one prompt: a list of ContinuationScore. Of a list of prompts, each with
+        its list of continuations: a list of such lists."""
+        is_one = _is_one(prompts)
+        answers = self._engine.score(
+            [_plain_prompt(p) for p in ([prompts] if is_one else prompts)],
+            [list(c) for c in ([continuations] if is_one else continuations)],
+            parse(None, keywords),
+            append_eos,
+            _seconds(timeout),
+        )
+        _raise_first(answers)
+        return answers[0] if is_one else answers
+
+    def chat(
+        self,
+        messages: Sequence[Message] | Sequence[Sequence[Message]],
+        params: Any = None,
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        add_generation_prompt: bool | None = None,
+        continue_final_message: bool = False,
+        chat_template_kwargs: Mapping[str, Any] | None = None,
+        **keywords: Any,
+    ) -> list[RequestOutput]:
+        """Answers one conversation or many, by the model's chat template
+        (docs/chat.md)."""
+        many = messages if _is_list_of_lists(messages) else [messages]
+        prompts = [
+            self.render_chat(
+                conversation,
+                tools=tools,
+                add_generation_prompt=add_generation_prompt,
+                continue_final_message=continue_final_message,
+                chat_template_kwargs=chat_template_kwargs,
+            )
+            for conversation in many
+        ]
+        return self.generate(prompts, params, **keywords)
+
+    def render_chat(
+        self,
+        messages: Any,
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        add_generation_prompt: bool | None = None,
+        continue_final_message: bool = False,
+        chat_template_kwargs: Mapping[str, Any] | None = None,
+    ) -> ChatPrompt:
+        """The prompt of a conversation, for the other calls."""
+        inputs = {
+            "messages": messages,
+            "tools": tools,
+            "documents": None,
+            "add_generation_prompt": add_generation_prompt,
+            "continue_final_message": continue_final_message,
+            "template_kwargs": dict(chat_template_kwargs or {}),
+        }
+        return self._engine.render_chat(json.dumps(inputs))
+
+    def prompt_token_ids(self, prompt: Prompt, template: str = "") -> list[int]:
+        """The tokens that a prompt becomes, with what its template puts around
+        it."""
+        prompt = _plain_prompt(prompt)
+        return list(
+            self._engine.prompt_tokens(
+                prompt, parse(None, {"template": template or None})
+            )
+        )
+
+    # For coroutines.
+
+    async def agenerate(
+        self,
+        prompt: Prompt,
+        params: Any = None,
+        *,
+        timeout: float | None = None,
+        **keywords: Any,
+    ) -> RequestOutput:
+        """Generates for one prompt. Where the task is cancelled, the request
+        ends; `asyncio.gather` runs many together."""
+        from .asyncio import requests_of_running_loop
+
+        return await requests_of_running_loop().generate(
+            self._engine,
+            _plain_prompt(prompt),
+            parse(params, keywords),
+            _seconds(timeout),
+        )
+
+    def astream(
+        self,
+        prompt: Prompt,
+        params: Any = None,
+        *,
+        timeout: float | None = None,
+        **keywords: Any,
+    ) -> AsyncStream:
+        """As `stream`, for `async for`, in a running event loop."""
+        from .asyncio import requests_of_running_loop
+
+        return requests_of_running_loop().stream(
+            self._engine,
+            _plain_prompt(prompt),
+            parse(params, keywords),
+            _seconds(timeout),
+        )
+
+    # What the engine says of itself.
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """Raises Unavailable if the model has none."""
+        if self._tokenizer is None:
+            self._tokenizer = Tokenizer(self)
+        return self._tokenizer
+
+    @property
+    def model(self) -> dict[str, Any]:
+        """Facts of the model: vocab_size, max_context, eos_token_ids,
+        has_encoder, decoder_prompt (what every decoder begins with),
+        template_names; and max_open, the requests that may be open at once."""
+        return self._engine.model_facts()
+
+    def stats(self) -> dict[str, int]:
+        """Counters since the LLM was made."""
+        return self._engine.stats()
+
+    def metrics(self) -> str:
+        """All of them, in the text of Prometheus (docs/metrics.md)."""
+        return self._engine.metrics()
+
+    def close(self) -> None:
+        """Ends what runs, with CancelledError, and frees the model. Done by
+        itself where the LLM is no longer referred to, and at exit."""
+        self._engine.close()
+
+    def __enter__(self) -> LLM:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        closed = ", closed" if self._engine.is_closed else ""
+        return f"LLM({self.directory!r}{closed})"
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            "an LLM cannot be pickled; make one in each process, of the same "
+            "directory"
+        )
+
+
+def _is_list_of_lists(messages: Any) -> bool:
+    return len(messages) > 0 and isinstance(messages[0], (list, tuple))
+
+
+class Stream:
+    """Iterates over the pieces of a running request; `result` is its answer."""
+
+    def __init__(
+        self, engine: Engine, prompt: Any, params: Params, timeout: float
+    ) -> None:
+        self._requests = Requests()
+        self._requests.stream(engine, 0, prompt, params, timeout)
+        self._pieces: list[StreamPiece] = []
+        self._answer: RequestOutput | BaseException | None = None
+
+    def __iter__(self) -> Iterator[StreamPiece]:
+        try:
+            while True:
+                while self._pieces:
+                    yield self._pieces.pop(0)
+                if self._answer is not None:
+                    break
+                self._wait()
+        finally:
+            self.close()
+        if isinstance(self._answer, BaseException):
+            raise self._answer
+
+    def _wait(self) -> None:
+        while not self._requests.wait(3600):
+            pass
+        for _, pieces, answer in self._requests.take():
+            self._pieces.extend(pieces)
+            if answer is not None:
+                self._answer = answer
+
+    def result(self) -> RequestOutput:
+        """The answer, when all pieces were read or are passed over."""
+        for _ in self:
+            pass
+        if not isinstance(self._answer, RequestOutput):
+            raise ValueError("the stream was left before its end")
+        return self._answer
+
+    def close(self) -> None:
+        """Ends the request, if it runs."""
+        self._requests.cancel(0)
+
+
+class _Progress:
+    """A bar of tqdm, where it is installed."""
+
+    def __init__(self, total: int) -> None:
+        try:
+            from tqdm.auto import tqdm
+        except ImportError:
+            tqdm = None
+        self._bar = tqdm(total=total, unit="prompt") if tqdm else None
+
+    def __call__(self, num_ended: int) -> None:
+        if self._bar is not None:
+            self._bar.update(num_ended - self._bar.n)
+
+    def close(self) -> None:
+        if self._bar is not None:
+            self._bar.update(self._bar.total - self._bar.n)
+            self._bar.close()
+
+
+__all__ = ["LLM", "Prompt", "Stream", "Tokenizer"]

@@ -1,0 +1,41 @@
+// Answers as objects of Python, whose members are made when they are read: a
+// result of many hypotheses costs nothing for those that are not looked at.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <memory>
+#include <vector>
+
+#include "espalier/generator.h"
+#include "request/stream_event.h"
+
+namespace espalier::python {
+
+// A hypothesis, under vLLM's names.
+struct CompletionOutput {
+  std::shared_ptr<const Generation> answer;
+  int index = 0;
+
+  const Hypothesis& hypothesis() const { return answer->hypotheses[index]; }
+};
+
+// The answer to one prompt, under vLLM's names.
+struct RequestOutput {
+  nanobind::object prompt;
+  std::shared_ptr<const Generation> answer;
+};
+
+// New tokens of a stream.
+struct StreamPiece {
+  StreamEvent event;  // a SampleEvent or a StablePrefixEvent
+};
+
+// The answer, or the exception.
+nanobind::object ObjectOf(nanobind::object prompt,
+                          absl::StatusOr<Generation> answer);
+nanobind::object ObjectOf(StreamEvent event);
+
+void BindAnswers(nanobind::module_& module);
+
+}  // namespace espalier::python

@@ -1,0 +1,568 @@
+#include "python/src/engine.h"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <condition_variable>
+#include <optional>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/field_error.h"
+#include "base/json.h"
+#include "base/status.h"
+#include "espalier/chat.h"
+#include "espalier/stats.h"
+#include "espalier/tokenizer.h"
+#include "python/src/answers.h"
+#include "python/src/errors.h"
+#include "python/src/interpreter.h"
+#include "request/json/read_prompt.h"
+#include "text/chat/final_message.h"
+
+namespace espalier::python {
+namespace nb = nanobind;
+
+namespace {
+
+constexpr auto kBetweenSignals = std::chrono::milliseconds(100);
+
+std::vector<TokenId> TokensOf(nb::handle prompt) {
+  const nb::sequence list = nb::cast<nb::sequence>(prompt);
+  std::vector<int64_t> ids;
+  ids.reserve(nb::len(list));
+  for (const nb::handle id : list) {
+    int64_t value = 0;
+    if (!nb::try_cast(id, value)) {
+      Raise(InvalidField("`prompt_tokens`[", ids.size(), "] must be an integer",
+                         Got(nb::cast<std::string>(nb::repr(id)))));
+    }
+    ids.push_back(value);
+  }
+  std::vector<TokenId> tokens;
+  RaiseIfError(ToTokenIds("prompt_tokens", ids, &tokens));
+  return tokens;
+}
+
+Prompt PromptOf(nb::handle prompt, const Params& params) {
+  if (nb::isinstance<ChatPrompt>(prompt)) {
+    const ChatPrompt& chat = nb::cast<const ChatPrompt&>(prompt);
+    return chat.is_continued ? Prompt(chat.tokens)
+                             : Prompt::OfChat(chat.tokens);
+  }
+  if (!nb::isinstance<nb::str>(prompt)) return Prompt(TokensOf(prompt));
+  std::string text = nb::cast<std::string>(prompt);
+  const std::string& name = params.body.template_name;
+  Prompt made = name.empty() ? Prompt(std::move(text))
+                             : Prompt::Templated(std::move(text), name);
+  return params.body.parse_special ? std::move(made).WithSpecialParsed() : made;
+}
+
+GenerationRequest RequestOf(nb::handle prompt, const Params& params) {
+  GenerationRequest request{PromptOf(prompt, params), params.body.params};
+  request.given = params.body.given;
+  return request;
+}
+
+CallOptions CallOf(double timeout, std::stop_token stop) {
+  CallOptions call = {.stop = std::move(stop), .keeps_error_parts = true};
+  if (std::isfinite(timeout)) call.timeout = absl::Seconds(timeout);
+  return call;
+}
+
+// Notifies one that waits with WaitInterruptibly.
+class Latch {
+ public:
+  explicit Latch(int64_t count) : count_(count) {}
+
+  void CountDown() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (--count_ == 0) is_open_.notify_all();
+  }
+  bool WaitShortly() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    return is_open_.wait_for(lock, kBetweenSignals,
+                             [&] { return count_ <= 0; });
+  }
+  int64_t count() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return count_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable is_open_;
+  int64_t count_;  // guarded by mutex_
+};
+
+}  // namespace
+
+Params Params::Parse(const std::string& line) {
+  return {ValueOrRaise(ParseRequestLine(line).body)};
+}
+
+Engine::Engine(const std::string& directory, GeneratorOptions options) {
+  RaiseIfForked();
+  absl::StatusOr<Generator> loaded = absl::UnknownError("");
+  {
+    const nb::gil_scoped_release release;
+    loaded = Generator::Load(directory, options);
+  }
+  generator_ = std::make_shared<Generator>(ValueOrRaise(std::move(loaded)));
+  CountEngine();
+}
+
+Engine::~Engine() {
+  if (IsForked()) {
+    // Its threads are in the parent: nothing to join.
+    static_cast<void>(new std::shared_ptr<Generator>(std::move(generator_)));
+    return;
+  }
+  const nb::gil_scoped_release release;
+  Close();
+}
+
+std::shared_ptr<Generator> Engine::generator() const {
+  RaiseIfForked();
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (generator_ == nullptr) Raise(absl::CancelledError("the LLM is closed"));
+  return generator_;
+}
+
+bool Engine::is_closed() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return generator_ == nullptr;
+}
+
+void Engine::Close() {
+  std::shared_ptr<Generator> closed;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    closed = std::move(generator_);
+    generator_ = nullptr;
+  }
+  if (closed != nullptr) closed->Shutdown("the LLM is closed");
+}
+
+nb::list Engine::Generate(nb::list prompts, nb::handle params, double timeout,
+                          nb::object on_progress) {
+  const std::shared_ptr<Generator> generator = this->generator();
+  std::vector<GenerationRequest> requests;
+  const size_t count = nb::len(prompts);
+  requests.reserve(count);
+  const bool has_each = nb::isinstance<nb::list>(params);
+  for (size_t i = 0; i < count; ++i) {
+    const nb::object own =
+        has_each ? nb::object(params[i]) : nb::borrow<nb::object>(params);
+    requests.push_back(RequestOf(prompts[i], nb::cast<const Params&>(own)));
+  }
+  std::stop_source stop;
+  std::vector<absl::StatusOr<Generation>> answers;
+  std::atomic<int64_t> num_ended = 0;
+  Latch latch(1);
+  std::optional<std::thread> worker;
+  try {
+    worker.emplace([&] {
+      try {
+        answers = generator->GenerateAll(std::move(requests),
+                                         CallOf(timeout, stop.get_token()),
+                                         [&] { ++num_ended; });
+      } catch (const std::bad_alloc&) {  // `answers` stays empty
+      }
+      latch.CountDown();
+    });
+  } catch (const std::system_error& error) {
+    Raise(absl::ResourceExhaustedError(error.what()));
+  }
+  const auto join = [&] {
+    const nb::gil_scoped_release release;
+    worker->join();
+  };
+  try {
+    WaitInterruptibly([&] { return latch.WaitShortly(); },
+                      [&] { stop.request_stop(); },
+                      [&] {
+                        if (!on_progress.is_none())
+                          on_progress(num_ended.load());
+                      });
+  } catch (...) {
+    join();
+    throw;
+  }
+  join();
+  if (answers.size() != count) throw std::bad_alloc();
+  nb::list list;
+  for (size_t i = 0; i < count; ++i) {
+    list.append(ObjectOf(prompts[i], std::move(answers[i])));
+  }
+  return list;
+}
+
+nb::list Engine::Score(nb::list prompts, nb::list continuations,
+                       const Params& params, bool append_eos, double timeout) {
+  const std::shared_ptr<Generator> generator = this->generator();
+  const size_t count = nb::len(prompts);
+  std::vector<ScoreRequest> requests;
+  requests.reserve(count);
+  for (size_t i = 0; i < count; ++i) {
+    ScoreRequest request{PromptOf(prompts[i], params)};
+    for (const nb::handle text : nb::cast<nb::list>(continuations[i])) {
+      if (nb::isinstance<nb::str>(text)) {
+        request.continuations.emplace_back(nb::cast<std::string>(text));
+      } else {
+        request.continuations.emplace_back(TokensOf(text));
+      }
+    }
+    request.append_eos = append_eos;
+    request.params = params.body.params;
+    requests.push_back(std::move(request));
+  }
+  std::stop_source stop;
+  std::vector<absl::StatusOr<Generation>> answers(
+      count, absl::CancelledError("not scored"));
+  Latch latch(static_cast<int64_t>(count));
+  {
+    const nb::gil_scoped_release release;
+    for (size_t i = 0; i < count; ++i) {
+      generator->ScoreAsync(
+          std::move(requests[i]),
+          [&, i](absl::StatusOr<Generation> answer) {
+            answers[i] = std::move(answer);
+            latch.CountDown();
+          },
+          CallOf(timeout, stop.get_token()));
+    }
+  }
+  WaitInterruptibly([&] { return latch.WaitShortly(); },
+                    [&] { stop.request_stop(); }, [] {});
+  nb::list list;
+  for (absl::StatusOr<Generation>& answer : answers) {
+    if (!answer.ok()) {
+      list.append(ExceptionOf(answer.status()));
+      continue;
+    }
+    nb::list scores;
+    for (ContinuationScore& score : answer->continuations) {
+      scores.append(std::move(score));
+    }
+    list.append(scores);
+  }
+  return list;
+}
+
+ChatPrompt Engine::RenderChat(const std::string& text) {
+  const std::shared_ptr<Generator> generator = this->generator();
+  json::value parsed = ValueOrRaise(ParseJson(text));
+  json::object& fields = parsed.as_object();
+  ChatInputs inputs;
+  if (!fields["messages"].is_array()) {
+    Raise(InvalidField("`messages` must be a list of messages",
+                       Got(Shown(&fields["messages"]))));
+  }
+  inputs.messages = std::move(fields["messages"].as_array());
+  RaiseIfError(CheckMessages("messages", &inputs.messages));
+  inputs.tools = std::move(fields["tools"]);
+  inputs.documents = std::move(fields["documents"]);
+  inputs.more = std::move(fields["template_kwargs"].as_object());
+  const json::value& adds = fields["add_generation_prompt"];
+  const bool adds_prompt = !adds.is_bool() || adds.as_bool();
+  inputs.add_generation_prompt = adds_prompt;
+  RaiseIfError(SettleFinalMessage(fields["continue_final_message"].as_bool(),
+                                  adds.is_bool() ? &adds_prompt : nullptr,
+                                  &inputs));
+  const bool is_continued = inputs.continue_final_message;
+  absl::StatusOr<std::vector<TokenId>> tokens;
+  {
+    const nb::gil_scoped_release release;
+    const absl::StatusOr<const ChatPrompts*> chat = generator->chat_prompts();
+    tokens = chat.ok()
+                 ? (*chat)->Make(std::move(inputs),
+                                 generator->description().max_prompt_tokens())
+                 : chat.status();
+  }
+  return {ValueOrRaise(std::move(tokens)), is_continued};
+}
+
+Requests::Requests() : queue_(ValueOrRaise(ReadyQueue::Create())) {}
+
+Requests::~Requests() {
+  if (IsForked()) {
+    // They are those of the parent.
+    for (auto& [number, open] : open_) {
+      static_cast<void>(new Open(std::move(open)));
+    }
+    return;
+  }
+  for (auto& [number, open] : open_) open.stop.request_stop();
+}
+
+void Requests::Submit(const Engine& engine, int64_t number, nb::object prompt,
+                      const Params& params, double timeout) {
+  const std::shared_ptr<Generator> generator = engine.generator();
+  GenerationRequest request = RequestOf(prompt, params);
+  Open& open = open_[number];
+  open.prompt = std::move(prompt);
+  const CallOptions call = CallOf(timeout, open.stop.get_token());
+  const nb::gil_scoped_release release;
+  generator->GenerateAsync(
+      std::move(request),
+      [queue = queue_, number](absl::StatusOr<Generation> answer) {
+        queue->Push({number, std::move(answer)});
+      },
+      call);
+}
+
+void Requests::Stream(const Engine& engine, int64_t number, nb::object prompt,
+                      const Params& params, double timeout) {
+  const std::shared_ptr<Generator> generator = engine.generator();
+  GenerationRequest request = RequestOf(prompt, params);
+  absl::StatusOr<AsyncStream> stream = absl::UnknownError("");
+  std::stop_source stop;
+  {
+    const nb::gil_scoped_release release;
+    stream = generator->StreamAsync(
+        std::move(request), [queue = queue_, number] { queue->Push({number}); },
+        CallOf(timeout, stop.get_token()));
+  }
+  open_.insert_or_assign(
+      number, Open{std::move(prompt), stop, ValueOrRaise(std::move(stream))});
+}
+
+void Requests::Cancel(int64_t number) {
+  const auto found = open_.find(number);
+  if (found == open_.end()) return;
+  found->second.stop.request_stop();
+  open_.erase(found);
+}
+
+nb::list Requests::Take() {
+  nb::list list;
+  for (ReadyQueue::Ready& ready : queue_->Take()) {
+    const auto found = open_.find(ready.request);
+    if (found == open_.end()) continue;  // cancelled
+    nb::list pieces;
+    std::optional<absl::StatusOr<Generation>> answer = std::move(ready.answer);
+    if (found->second.stream.has_value()) {
+      AsyncStream& stream = *found->second.stream;
+      for (StreamEvent& event : stream.TakeEvents()) {
+        pieces.append(ObjectOf(std::move(event)));
+      }
+      answer = stream.TakeResult();
+    }
+    nb::object ended = nb::none();
+    if (answer.has_value()) {
+      try {
+        ended = ObjectOf(found->second.prompt, *std::move(answer));
+      } catch (nb::python_error& error) {  // it has an answer all the same
+        ended = nb::borrow(error.value());
+      }
+    }
+    if (!ended.is_none()) open_.erase(found);
+    list.append(nb::make_tuple(ready.request, pieces, ended));
+  }
+  return list;
+}
+
+bool Requests::Wait(double seconds) const {
+  const auto end = std::chrono::steady_clock::now() +
+                   std::chrono::duration<double>(std::min(seconds, 1e8));
+  bool is_ready = false;
+  WaitInterruptibly(
+      [&] {
+        const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+            end - std::chrono::steady_clock::now());
+        const auto slice = std::clamp<std::chrono::milliseconds>(
+            left, std::chrono::milliseconds(0), kBetweenSignals);
+        is_ready = queue_->Wait(static_cast<int>(slice.count()));
+        return is_ready || left.count() <= 0;
+      },
+      [] {}, [] {});
+  return is_ready;
+}
+
+namespace {
+
+nb::dict StatsOf(const Engine& engine) {
+  GeneratorStats stats;
+  {
+    const std::shared_ptr<Generator> generator = engine.generator();
+    const nb::gil_scoped_release release;
+    stats = generator->Stats();
+  }
+  nb::dict dict;
+  dict["num_open"] = stats.num_open;
+  dict["num_refused"] = stats.num_refused;
+  dict["num_requests"] = stats.num_requests;
+  dict["num_steps"] = stats.num_steps;
+  dict["num_prompt_tokens"] = stats.num_prompt_tokens;
+  dict["num_generated_tokens"] = stats.num_generated_tokens;
+  dict["num_decode_rows"] = stats.num_decode_rows;
+  return dict;
+}
+
+std::string MetricsOf(const Engine& engine) {
+  const std::shared_ptr<Generator> generator = engine.generator();
+  const nb::gil_scoped_release release;
+  return PrometheusText(generator->Stats());
+}
+
+const Tokenizer& TokenizerOf(const Generator& generator) {
+  const std::shared_ptr<const Tokenizer> tokenizer = generator.tokenizer();
+  if (tokenizer == nullptr) {
+    Raise(absl::FailedPreconditionError("the model has no tokenizer"));
+  }
+  return *tokenizer;  // the generator's own
+}
+
+std::vector<TokenId> Encode(const Engine& engine, std::string_view text,
+                            bool add_special_tokens, bool parse_special) {
+  const std::shared_ptr<Generator> generator = engine.generator();
+  const Tokenizer& tokenizer = TokenizerOf(*generator);
+  absl::StatusOr<std::vector<TokenId>> tokens;
+  {
+    const nb::gil_scoped_release release;
+    tokens = tokenizer.Encode(text, {.add_special_tokens = add_special_tokens,
+                                     .parse_special = parse_special});
+  }
+  return ValueOrRaise(std::move(tokens));
+}
+
+nb::str Decode(const Engine& engine, nb::handle tokens,
+               bool skip_special_tokens) {
+  const std::shared_ptr<Generator> generator = engine.generator();
+  const std::string text = ValueOrRaise(
+      TokenizerOf(*generator)
+          .Decode(TokensOf(tokens), {.show_special = !skip_special_tokens}));
+  return nb::str(text.data(), text.size());
+}
+
+std::vector<TokenId> PromptTokensOf(const Engine& engine, nb::handle prompt,
+                                    const Params& params) {
+  const std::shared_ptr<Generator> generator = engine.generator();
+  return ValueOrRaise(generator->MakePrompt(PromptOf(prompt, params)));
+}
+
+nb::dict TokenizerFacts(const Engine& engine) {
+  const std::shared_ptr<Generator> generator = engine.generator();
+  const Tokenizer& tokenizer = TokenizerOf(*generator);
+  const SpecialTokens& special = tokenizer.special_tokens();
+  nb::dict dict;
+  dict["vocab_size"] = tokenizer.vocab_size();
+  dict["bos_token_id"] = nb::cast(special.bos);
+  dict["eos_token_id"] = nb::cast(special.eos);
+  dict["pad_token_id"] = nb::cast(special.pad);
+  dict["unk_token_id"] = nb::cast(special.unk);
+  return dict;
+}
+
+nb::dict ModelFacts(const Engine& engine) {
+  const std::shared_ptr<Generator> generator = engine.generator();
+  const ModelDescription& model = generator->description();
+  nb::dict dict;
+  dict["vocab_size"] = model.vocab_size;
+  dict["max_context"] = model.max_context;
+  dict["eos_token_ids"] = nb::cast(model.eos_token_ids);
+  dict["has_encoder"] = model.encoder.has_value();
+  dict["decoder_prompt"] = nb::cast(
+      model.encoder ? model.encoder->decoder_prompt : std::vector<TokenId>());
+  dict["template_names"] = nb::cast(generator->template_names());
+  dict["max_open"] = generator->max_open();
+  return dict;
+}
+
+}  // namespace
+
+void BindEngine(nb::module_& module) {
+  nb::class_<Params>(module, "Params", "Params of requests, parsed.")
+      .def(
+          nb::new_([](const std::string& line) { return Params::Parse(line); }),
+          nb::arg("line"));
+  nb::class_<ChatPrompt>(module, "ChatPrompt", "A rendered conversation.")
+      .def_ro("token_ids", &ChatPrompt::tokens, "Its tokens.");
+  nb::class_<Engine>(module, "Engine", "The engine (espalier.LLM is its door).",
+                     nb::is_weak_referenceable())
+      .def(
+          "__init__",
+          [](Engine* self, const std::string& directory, std::string device,
+             std::string dtype, std::string weights, int num_threads,
+             std::optional<int64_t> kv_cache_mib,
+             std::optional<int64_t> host_cache_mib,
+             std::optional<int> page_size, std::optional<int> max_step_tokens,
+             std::optional<int> max_beams, bool prefix_cache,
+             std::string draft_model, std::string generation_config,
+             int max_running, int max_waiting,
+             std::vector<std::pair<std::string, std::string>> items,
+             double step_timeout) {
+            GeneratorOptions options;
+            options.device = std::move(device);
+            options.dtype = std::move(dtype);
+            options.weights = std::move(weights);
+            options.num_threads = num_threads;
+            if (kv_cache_mib) options.kv_cache_bytes = *kv_cache_mib << 20;
+            if (host_cache_mib)
+              options.host_cache_bytes = *host_cache_mib << 20;
+            options.page_size = page_size;
+            options.max_step_tokens = max_step_tokens;
+            options.max_beams = max_beams;
+            options.prefix_cache = prefix_cache;
+            options.draft_model = std::move(draft_model);
+            options.generation_config = std::move(generation_config);
+            options.max_running = max_running;
+            options.max_waiting = max_waiting;
+            for (auto& [name, path] : items) {
+              options.items.push_back({std::move(name), std::move(path)});
+            }
+            if (std::isfinite(step_timeout)) {
+              options.step_timeout = absl::Seconds(step_timeout);
+            }
+            new (self) Engine(directory, std::move(options));
+          },
+          nb::arg("directory"), nb::kw_only(), nb::arg("device"),
+          nb::arg("dtype"), nb::arg("weights"), nb::arg("num_threads"),
+          nb::arg("kv_cache_mib").none(), nb::arg("host_cache_mib").none(),
+          nb::arg("page_size").none(), nb::arg("max_step_tokens").none(),
+          nb::arg("max_beams").none(), nb::arg("prefix_cache"),
+          nb::arg("draft_model"), nb::arg("generation_config"),
+          nb::arg("max_running"), nb::arg("max_waiting"), nb::arg("items"),
+          nb::arg("step_timeout"))
+      .def("generate", &Engine::Generate, nb::arg("prompts"), nb::arg("params"),
+           nb::arg("timeout"), nb::arg("on_progress").none())
+      .def("score", &Engine::Score, nb::arg("prompts"),
+           nb::arg("continuations"), nb::arg("params"), nb::arg("append_eos"),
+           nb::arg("timeout"))
+      .def("render_chat", &Engine::RenderChat, nb::arg("inputs"))
+      .def("encode", Encode, nb::arg("text"), nb::arg("add_special_tokens"),
+           nb::arg("parse_special"))
+      .def("prompt_tokens", PromptTokensOf, nb::arg("prompt"),
+           nb::arg("params"))
+      .def("decode", Decode, nb::arg("tokens"), nb::arg("skip_special_tokens"))
+      .def("tokenizer_facts", TokenizerFacts)
+      .def("model_facts", ModelFacts)
+      .def("stats", StatsOf)
+      .def("metrics", MetricsOf)
+      .def("close", &Engine::Close, nb::call_guard<nb::gil_scoped_release>())
+      .def_prop_ro("is_closed", &Engine::is_closed);
+  nb::class_<Requests>(module, "Requests",
+                       "Requests of one thread, which takes their answers.")
+      .def(nb::init<>())
+      .def("fileno", &Requests::fd)
+      .def("submit", &Requests::Submit, nb::arg("engine"), nb::arg("number"),
+           nb::arg("prompt"), nb::arg("params"), nb::arg("timeout"))
+      .def("stream", &Requests::Stream, nb::arg("engine"), nb::arg("number"),
+           nb::arg("prompt"), nb::arg("params"), nb::arg("timeout"))
+      .def("cancel", &Requests::Cancel, nb::arg("number"))
+      .def("take", &Requests::Take)
+      .def("wait", &Requests::Wait, nb::arg("seconds"))
+      .def("__len__", &Requests::size);
+}
+
+}  // namespace espalier::python

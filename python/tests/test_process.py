@@ -1,0 +1,130 @@
+"""The ends of processes: exits in every state, forks, signals. Each runs in a
+process of its own, and none may hang, abort or print of its death."""
+
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import pytest
+
+from conftest import MODEL
+
+PRELUDE = f"""
+import asyncio, os, sys, threading, time
+import espalier
+llm = espalier.LLM({str(MODEL)!r}, num_threads=1)
+long = dict(num_beams=8, min_new_tokens=200)
+"""
+
+
+def start(code):
+    return subprocess.Popen(
+        [sys.executable, "-c", PRELUDE + textwrap.dedent(code)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+EXITS = {
+    "at once": "",
+    "after an answer": "llm.generate('Hello')",
+    "with a stream": "s = iter(llm.stream('Hello', **long)); next(s)",
+    "closed": "llm.close()",
+    "deleted": "del llm",
+    "sys.exit": "sys.exit(0)",
+    "with a daemon that generates": """
+        def run():
+            llm.generate(['Hello'] * 20, **long)
+        threading.Thread(target=run, daemon=True).start()
+        time.sleep(0.2)
+    """,
+    "with a daemon that streams": """
+        def run():
+            for _ in llm.stream('Hello', **long): pass
+        threading.Thread(target=run, daemon=True).start()
+        time.sleep(0.2)
+    """,
+    "with a task that runs": """
+        async def main():
+            asyncio.ensure_future(llm.agenerate('Hello', **long))
+            await asyncio.sleep(0.05)
+        asyncio.run(main())
+    """,
+    "in a loop that runs": """
+        async def main():
+            asyncio.ensure_future(llm.agenerate('Hello', **long))
+            await asyncio.sleep(0.05)
+            sys.exit(0)
+        asyncio.run(main())
+    """,
+    "with a cycle": "llm.me = llm",
+    "with a handler that calls": """
+        import atexit
+        atexit.register(lambda: list(s))
+        s = llm.stream('Hello', num_beams=2)
+    """,
+    "two engines": f"other = espalier.LLM({str(MODEL)!r}); other.generate('Hello')",
+}
+
+
+@pytest.mark.parametrize("state", EXITS)
+def test_exit(state):
+    process = start(EXITS[state])
+    _, stderr = process.communicate(timeout=60)
+    assert (process.returncode, stderr) == (0, "")
+
+
+def test_ctrl_c_ends_a_call_and_its_requests():
+    process = start("""
+        print('ready', flush=True)
+        try:
+            llm.generate(['Hello'] * 40, **long)
+        except KeyboardInterrupt:
+            for _ in range(200):
+                if llm.stats()['num_open'] == 0: break
+                time.sleep(0.01)
+            print('ended', llm.stats()['num_open'])
+            print(llm.generate('How old are you?')[0].outputs[0].text != '')
+        """)
+    assert process.stdout.readline() == "ready\n"
+    time.sleep(0.3)
+    process.send_signal(signal.SIGINT)
+    stdout, stderr = process.communicate(timeout=60)
+    assert (stdout, stderr) == ("ended 0\nTrue\n", "")
+
+
+def test_a_fork_raises_instead_of_hanging():
+    process = start("""
+        child = os.fork()
+        if child == 0:
+            try:
+                llm.generate('Hello')
+            except RuntimeError as error:
+                print(error, flush=True)
+            os._exit(0)
+        os.waitpid(child, 0)
+        print(len(llm.generate('Hello')))
+        """)
+    stdout, stderr = process.communicate(timeout=60)
+    assert "forked after" in stdout and stdout.endswith("1\n") and stderr == ""
+
+
+def test_spawned_processes_have_engines_of_their_own(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(textwrap.dedent(f"""
+            import multiprocessing, espalier
+            def work(i):
+                llm = espalier.LLM({str(MODEL)!r}, num_threads=1)
+                return llm.generate("How old are you?")[0].outputs[0].text
+            if __name__ == "__main__":
+                for method in ("spawn", "fork"):
+                    with multiprocessing.get_context(method).Pool(2) as pool:
+                        assert len(set(pool.map(work, range(2)))) == 1
+            """))
+    done = subprocess.run(
+        [sys.executable, script], capture_output=True, text=True, timeout=120
+    )
+    assert (done.returncode, done.stderr) == (0, "")

@@ -22,6 +22,7 @@
 #include "constrain/start_after.h"
 #include "constrain/text_constraint.h"
 #include "request/decoder_prompt.h"
+#include "request/read_constraint.h"
 #include "request/text_begin.h"
 #include "request/token_bytes.h"
 #include "request/tool_call_language.h"
@@ -61,7 +62,12 @@ std::string ContentsOf(const ConstraintParams& params) {
   if (params.regex) return Concat("r", *params.regex);
   if (params.grammar) return Concat("g", *params.grammar);
   if (params.json_schema) {
-    return Concat(params.has_spaces ? "j" : "J", *params.json_schema);
+    const std::string spaces =
+        params.whitespace
+            ? Concat("p", params.whitespace->size(), ":", *params.whitespace)
+            : (params.has_spaces ? "s" : "n");
+    return Concat(params.disable_additional_properties ? "J" : "j", spaces,
+                  *params.json_schema);
   }
   if (params.tool_calls) return Concat("t", *params.tool_calls);
   return params.choice ? Concat("c", JoinSized(params.choice->items())) : "";
@@ -147,8 +153,14 @@ absl::StatusOr<GrammarLanguage> CompileKind(const ConstraintParams& params,
     return CompileRegex(*params.regex);
   }
   if (params.regex) return CompileRegexLanguage(*params.regex);
+  if (params.whitespace) {
+    RETURN_IF_ERROR(
+        CheckWhitespace("constraint.whitespace", *params.whitespace));
+  }
   const JsonSchemaOptions options = {
       .has_spaces = params.has_spaces,
+      .whitespace = params.whitespace,
+      .disable_additional_properties = params.disable_additional_properties,
       .only_recursion_is_called = !params.must_contain.empty()};
   return CompileJsonSchemaWithCalls(*params.json_schema, options);
 }

@@ -23,6 +23,7 @@
 #include "constrain/json_schema_keys.h"
 #include "constrain/json_schema_reader.h"
 #include "constrain/json_string_language.h"
+#include "constrain/json_whitespace.h"
 #include "constrain/shared_language.h"
 
 namespace espalier {
@@ -55,12 +56,14 @@ class JsonSchemaCompiler {
         builder_(&reader_, &bounds_, &keys_, &assertions_) {}
 
   absl::StatusOr<ByteAutomaton> Compile() {
+    RETURN_IF_ERROR(ReadWhitespace());
     const Formula root = assertions_.Schema(JsonSchemaDocument::kRoot);
     RETURN_IF_ERROR(Explore(root, 0));
     return CompileUnrolled(root);
   }
 
   absl::StatusOr<GrammarLanguage> CompileWithCalls() {
+    RETURN_IF_ERROR(ReadWhitespace());
     const Formula root = assertions_.Schema(JsonSchemaDocument::kRoot);
     RETURN_IF_ERROR(Explore(root, 0));
     const int64_t steps_left = budget_.steps_left();
@@ -85,6 +88,15 @@ class JsonSchemaCompiler {
   }
 
  private:
+  absl::Status ReadWhitespace() {
+    if (!options_.whitespace) return absl::OkStatus();
+    const absl::StatusOr<ByteAutomaton> automaton =
+        CompileJsonWhitespace(*options_.whitespace);
+    if (!automaton.ok()) return Annotate(automaton.status(), "whitespace");
+    ASSIGN_OR_RETURN(whitespace_, RangesOf(*automaton));
+    return absl::OkStatus();
+  }
+
   // Forgets what depends on the values that are called.
   void Forget() {
     counted_.clear();
@@ -226,9 +238,9 @@ class JsonSchemaCompiler {
   // Null if there are none.
   static const AnyValues* AnyValuesOf(const JsonSchemaOptions& options,
                                       const CompileLimits& limits) {
-    constexpr JsonSchemaOptions kDefault;
+    static const JsonSchemaOptions kDefault;
     constexpr CompileLimits kEnough;
-    if (options.max_depth > kDefault.max_depth ||
+    if (options.whitespace || options.max_depth > kDefault.max_depth ||
         limits.max_states < kEnough.max_states ||
         limits.max_table_bytes < kEnough.max_table_bytes) {
       return nullptr;
@@ -748,21 +760,31 @@ class JsonSchemaCompiler {
     return absl::OkStatus();
   }
 
-  // Adds a "," or ":", and the space that may follow it.
+  // Adds the white space of a pattern.
+  absl::Status AddWhitespace(NfaState from, NfaState to, ByteNfa* nfa) {
+    if (whitespace_ == nullptr) return nfa->AddEmpty(from, to);
+    return AddAutomaton(*whitespace_, from, to, nfa);
+  }
+
+  // Adds a "," or ":", and the white space that may follow it.
   absl::Status AddSeparator(char separator, NfaState from, NfaState to,
                             ByteNfa* nfa) {
-    RETURN_IF_ERROR(AddText(std::string_view(&separator, 1), from, to, nfa));
-    if (!options_.has_spaces) return absl::OkStatus();
+    const std::string_view text(&separator, 1);
+    if (whitespace_ == nullptr) {
+      RETURN_IF_ERROR(AddText(text, from, to, nfa));
+      if (!options_.has_spaces) return absl::OkStatus();
+    }
     ASSIGN_OR_RETURN(const NfaState space, nfa->AddState());
-    RETURN_IF_ERROR(AddText(std::string_view(&separator, 1), from, space, nfa));
+    RETURN_IF_ERROR(AddText(text, from, space, nfa));
+    if (whitespace_ != nullptr) return AddWhitespace(space, to, nfa);
     return AddText(" ", space, to, nfa);
   }
 
   // The states of an automaton for a state of a machine.
   struct States {
-    NfaState first;   // before the first item or member
-    NfaState before;  // after a "," before the next
+    NfaState before;  // before an item or member
     NfaState after;   // after one
+    NfaState done;    // after the last one, if this state accepts
   };
 
   // `brackets` are the first byte and the last one.
@@ -771,25 +793,29 @@ class JsonSchemaCompiler {
                           ByteNfa* nfa) {
     std::vector<States> states(machine.states.size());
     for (States& state : states) {
-      for (NfaState* const one : {&state.first, &state.before, &state.after}) {
+      for (NfaState* const one : {&state.before, &state.after, &state.done}) {
         ASSIGN_OR_RETURN(*one, nfa->AddState());
       }
     }
-    RETURN_IF_ERROR(
-        AddText(brackets.substr(0, 1), start, states[0].first, nfa));
+    ASSIGN_OR_RETURN(const NfaState open, nfa->AddState());
+    ASSIGN_OR_RETURN(const NfaState first, nfa->AddState());
+    RETURN_IF_ERROR(AddText(brackets.substr(0, 1), start, open, nfa));
+    RETURN_IF_ERROR(AddWhitespace(open, first, nfa));
+    RETURN_IF_ERROR(nfa->AddEmpty(first, states[0].before));
+    RETURN_IF_ERROR(nfa->AddEmpty(first, states[0].done));
     for (size_t i = 0; i < states.size(); ++i) {
       const JsonMachine::State& state = machine.states[i];
-      RETURN_IF_ERROR(nfa->AddEmpty(states[i].first, states[i].before));
-      RETURN_IF_ERROR(
-          AddSeparator(',', states[i].after, states[i].before, nfa));
+      ASSIGN_OR_RETURN(const NfaState rest, nfa->AddState());
+      RETURN_IF_ERROR(AddWhitespace(states[i].after, rest, nfa));
+      RETURN_IF_ERROR(AddSeparator(',', rest, states[i].before, nfa));
+      RETURN_IF_ERROR(nfa->AddEmpty(rest, states[i].done));
       if (state.accepts) {
-        RETURN_IF_ERROR(AddText(brackets.substr(1), states[i].first, end, nfa));
-        RETURN_IF_ERROR(AddText(brackets.substr(1), states[i].after, end, nfa));
+        RETURN_IF_ERROR(AddText(brackets.substr(1), states[i].done, end, nfa));
       }
       if (state.skip >= 0) {
         const States& skip = states[state.skip];
-        RETURN_IF_ERROR(nfa->AddEmpty(states[i].first, skip.first));
-        RETURN_IF_ERROR(nfa->AddEmpty(states[i].after, skip.after));
+        RETURN_IF_ERROR(nfa->AddEmpty(states[i].before, skip.before));
+        RETURN_IF_ERROR(nfa->AddEmpty(states[i].done, skip.done));
       }
       for (const JsonMachine::Edge& edge : state.edges) {
         RETURN_IF_ERROR(AddEdge(edge, values, states[i].before,
@@ -816,7 +842,9 @@ class JsonSchemaCompiler {
         ASSIGN_OR_RETURN(const Language keys, StringsOf(edge.keys));
         RETURN_IF_ERROR(AddAutomaton(*keys, from, colon, nfa));
       }
-      RETURN_IF_ERROR(AddSeparator(':', colon, begin, nfa));
+      ASSIGN_OR_RETURN(const NfaState rest, nfa->AddState());
+      RETURN_IF_ERROR(AddWhitespace(colon, rest, nfa));
+      RETURN_IF_ERROR(AddSeparator(':', rest, begin, nfa));
       from = begin;
     }
     const absl::Status status = AddValues(*values, from, to, nfa);
@@ -826,6 +854,7 @@ class JsonSchemaCompiler {
   JsonSchemaDocument& document_;
   CompileBudget& budget_;
   JsonSchemaOptions options_;
+  Language whitespace_;  // null without a pattern
   JsonAssertions assertions_;
   const FormulaPool& pool_ = assertions_.pool();
   JsonSchemaBounds bounds_;
@@ -854,6 +883,7 @@ class JsonSchemaCompiler {
 absl::StatusOr<ByteAutomaton> CompileJsonSchema(
     json::value schema, const JsonSchemaOptions& options,
     CompileBudget* budget) {
+  if (options.disable_additional_properties) CloseObjects(&schema);
   ASSIGN_OR_RETURN(
       const std::unique_ptr<JsonSchemaDocument> document,
       JsonSchemaDocument::Make(std::move(schema), options.draft, budget));
@@ -890,6 +920,7 @@ absl::StatusOr<GrammarLanguage> CompileJsonSchemaWithCalls(
     std::string_view schema, const JsonSchemaOptions& options,
     const CompileLimits& limits) {
   ASSIGN_OR_RETURN(json::value value, ParseSchema(schema));
+  if (options.disable_additional_properties) CloseObjects(&value);
   CompileBudget budget(limits);
   ASSIGN_OR_RETURN(
       const std::unique_ptr<JsonSchemaDocument> document,

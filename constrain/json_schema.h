@@ -10,7 +10,8 @@
 //
 // - Objects have the keys that the schema names in its order, then others. No
 //   named key comes twice.
-// - After "," and ":" one space may follow, if the options say so.
+// - After "," and ":" one space may follow, or white space stands between the
+//   parts of a text as a pattern says, if the options say so.
 // - Strings are written in one way (json_string_language.h), and so are
 //   numbers where the schema says more than "number": no exponent, no zero
 //   that could go, so that 1.0 is 1.
@@ -28,6 +29,8 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <string_view>
 
 #include "absl/status/statusor.h"
@@ -43,6 +46,14 @@ struct JsonSchemaOptions {
   // The draft of a schema without "$schema".
   JsonSchemaDraft draft = JsonSchemaDraft::k2020_12;
   bool has_spaces = true;
+  // In place of `has_spaces`: a regular expression of the white space after an
+  // opening bracket, before a closing one, and around "," and ":"
+  // (json_whitespace.h). An empty array or object has it once.
+  std::optional<std::string> whitespace = {};
+  // Objects have no key but those of the schema, as if each subschema with
+  // "properties" or "patternProperties" and without "additionalProperties" had
+  // it as false.
+  bool disable_additional_properties = false;
   int max_depth = 3;
   int max_calls = PushdownAutomaton::kMaxDepth;
   // With calls, values of {} are called, too, whatever the references are.
@@ -64,7 +75,7 @@ struct JsonSchemaOptions {
 // Errors: kInvalidArgument with the JSON pointer of the keyword that cannot be
 // enforced, or of the subschema that exceeds `limits`; or if no value satisfies
 // the schema, or none that has a text: then with the pointer of a subschema and
-// the reason.
+// the reason. Those of `whitespace` begin with its name.
 absl::StatusOr<ByteAutomaton> CompileJsonSchema(
     json::value schema, const JsonSchemaOptions& options = {},
     const CompileLimits& limits = {});

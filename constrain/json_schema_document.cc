@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <functional>
 
+#include "base/check.h"
 #include "base/status.h"
 #include "constrain/json_keywords.h"
 #include "constrain/json_number_language.h"
@@ -56,12 +57,12 @@ bool Has(const std::array<std::string_view, n>& names, std::string_view name) {
 }
 
 // Calls visit(path, subschema) for each subschema of `schema`.
-template <typename Visit>
-absl::Status ForEachSubschema(const json::object& schema, const Visit& visit) {
-  for (const auto& [key, value] : schema) {
+template <typename Object, typename Visit>
+absl::Status ForEachSubschema(Object& schema, const Visit& visit) {
+  for (auto& [key, value] : schema) {
     const std::string name(key);
     if (Has(kSchemaMaps, key) && value.is_object()) {
-      for (const auto& [inner, subschema] : value.get_object()) {
+      for (auto& [inner, subschema] : value.get_object()) {
         RETURN_IF_ERROR(visit(name + "/" + EscapePointer(inner), subschema));
       }
     } else if (Has(kSchemaLists, key) && value.is_array()) {
@@ -217,6 +218,21 @@ const json::string* StringMember(const json::object& object,
 }
 
 }  // namespace
+
+void CloseObjects(json::value* schema) {
+  json::object* const object = schema->if_object();
+  if (object == nullptr) return;
+  // Values inside move where a member is added, so they are done before.
+  const absl::Status status =
+      ForEachSubschema(*object, [](const std::string&, json::value& subschema) {
+        CloseObjects(&subschema);
+        return absl::OkStatus();
+      });
+  CHECK(status.ok()) << status;
+  const bool names_keys =
+      object->contains("properties") || object->contains("patternProperties");
+  if (names_keys) object->emplace("additionalProperties", false);
+}
 
 std::string EscapePointer(std::string_view text) {
   std::string result;

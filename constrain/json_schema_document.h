@@ -100,6 +100,10 @@ class JsonSchemaDocument {
 // Subschemas that apply to one value may nest so deep through "$ref".
 inline constexpr int kMaxReferenceDepth = 200;
 
+// Adds "additionalProperties": false to each subschema that has "properties" or
+// "patternProperties" and not this keyword.
+void CloseObjects(json::value* schema);
+
 // Returns `text` as a part of a JSON pointer.
 std::string EscapePointer(std::string_view text);
 // Returns the path of a keyword's member or item, "properties/a".

@@ -350,6 +350,7 @@ constexpr CallField kFields[] = {
     {"guided_choice", kInParams, RefuseGuided},
     {"guided_json", kInParams, RefuseGuided},
     {"guided_grammar", kInParams, RefuseGuided},
+    {"guided_whitespace_pattern", kInParams, RefuseGuided},
     {"logprobs", kInChat, SetDraft<&Draft::has_logprobs>},
     {"top_logprobs", kInChat, SetDraft<&Draft::top_logprobs>},
     // Contents of the answer.
@@ -395,7 +396,6 @@ constexpr CallField kFields[] = {
     {"functions", kInTexts, nullptr, {"[]"}},
     {"function_call", kInTexts, nullptr, {"\"none\"", "\"auto\""}},
     {"guided_decoding_backend", kInParams, nullptr},
-    {"guided_whitespace_pattern", kInParams, nullptr},
     {"structural_tag", kInParams, nullptr},
     {"grammar_lazy", kInParams, nullptr, {"false"}},
     {"grammar_triggers", kInParams, nullptr, {"[]"}},

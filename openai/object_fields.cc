@@ -70,7 +70,8 @@ std::string HintAtInput(std::string_view name, Scope scope) {
 // in the constraint.
 std::string HintAtObject(std::string_view name, Scope scope) {
   constexpr std::string_view kOfConstraint[] = {
-      "must_contain", "items", "exclude", "exclude_prefixes", "whitespace"};
+      "must_contain",     "items",      "exclude",
+      "exclude_prefixes", "whitespace", "disable_additional_properties"};
   if (std::ranges::find(kOfConstraint, name) != std::end(kOfConstraint) &&
       FindCallField("constraint", scope)) {
     return "; it belongs in constraint";

@@ -1,8 +1,6 @@
 #include "openai/read_constraint.h"
 
-#include <algorithm>
 #include <array>
-#include <iterator>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,6 +12,7 @@
 #include "base/status.h"
 #include "openai/call_draft.h"
 #include "request/constraint_params.h"
+#include "request/read_constraint.h"
 #include "request/read_json.h"
 #include "request/read_json_text.h"
 
@@ -24,11 +23,13 @@ constexpr std::string_view kConstraintParam = "constraint";
 constexpr std::string_view kAnyObject = R"({"type":"object"})";
 
 // Members of vLLM's structured_outputs.
-constexpr std::array<std::string_view, 6> kOutputs = {
-    "json",   "json_object", "regex",
-    "choice", "grammar",     "disable_any_whitespace"};
-constexpr std::string_view kRefusedOutputs[] = {
-    "structural_tag", "disable_additional_properties", "whitespace_pattern"};
+constexpr std::string_view kStructuralTag = "structural_tag";
+constexpr std::string_view kNoWhitespace = "disable_any_whitespace";
+constexpr std::string_view kWhitespacePattern = "whitespace_pattern";
+constexpr std::string_view kClosedObjects = "disable_additional_properties";
+constexpr std::array<std::string_view, 8> kOutputs = {
+    "json",        "json_object",      "regex",       "choice", "grammar",
+    kNoWhitespace, kWhitespacePattern, kClosedObjects};
 
 // Sets the constraint, given by the field `name`.
 //   path  name of the language in the call: "structured_outputs.regex"
@@ -91,9 +92,18 @@ absl::Status ReadOutput(std::string_view name, const std::string& key,
   } else if (key == "json_object") {
     RETURN_IF_ERROR(Read(member, json, &is_on));
     if (is_on) params.json_schema = kAnyObject;
-  } else if (key == "disable_any_whitespace") {
+  } else if (key == kNoWhitespace) {
     RETURN_IF_ERROR(Read(member, json, &is_on));
     params.has_spaces = !is_on;
+    is_on = false;
+  } else if (key == kWhitespacePattern) {
+    std::string pattern;
+    RETURN_IF_ERROR(Read(member, json, &pattern));
+    RETURN_IF_ERROR(CheckWhitespace(member, pattern));
+    params.whitespace = std::move(pattern);
+    is_on = false;
+  } else if (key == kClosedObjects) {
+    RETURN_IF_ERROR(Read(member, json, &params.disable_additional_properties));
     is_on = false;
   } else {
     return InvalidField(FieldName{name}, " must have no field ",
@@ -106,6 +116,30 @@ absl::Status ReadOutput(std::string_view name, const std::string& key,
   }
   language->key = key;
   return absl::OkStatus();
+}
+
+// Checks the options of schemas.
+//   name  of structured_outputs
+absl::Status CheckSchemaOptions(std::string_view name,
+                                const ConstraintParams& params) {
+  const auto refuse = [&](std::string_view key, std::string_view why,
+                          std::string_view value) {
+    return InvalidField(FieldName{NameOfPart(name, key)}, " must be unset with",
+                        why, Got(value));
+  };
+  if (params.whitespace && !params.has_spaces) {
+    return refuse(kWhitespacePattern, Concat(" ", kNoWhitespace),
+                  ShownInQuotes(*params.whitespace));
+  }
+  if (params.json_schema) return absl::OkStatus();
+  constexpr std::string_view kWithoutSchema = "out json or json_object";
+  if (params.whitespace) {
+    return refuse(kWhitespacePattern, kWithoutSchema,
+                  ShownInQuotes(*params.whitespace));
+  }
+  if (!params.has_spaces) return refuse(kNoWhitespace, kWithoutSchema, "true");
+  if (!params.disable_additional_properties) return absl::OkStatus();
+  return refuse(kClosedObjects, kWithoutSchema, "true");
 }
 
 // The members of a response_format.
@@ -161,7 +195,7 @@ absl::Status ReadStructuredOutputs(std::string_view name, const JsonText& json,
     const JsonText value = {items.value()};
     const std::string key = Unquoted(items.key());
     if (value.is_null()) continue;
-    if (std::ranges::find(kRefusedOutputs, key) == std::end(kRefusedOutputs)) {
+    if (key != kStructuralTag) {
       RETURN_IF_ERROR(ReadOutput(name, key, value, &language));
     } else if (value.text != "false") {
       return InvalidField(FieldName{NameOfPart(name, key)},
@@ -170,11 +204,7 @@ absl::Status ReadStructuredOutputs(std::string_view name, const JsonText& json,
                           Got(Shown(value.text)));
     }
   }
-  if (!language.params.has_spaces && !language.params.json_schema) {
-    return InvalidField(FieldName{NameOfPart(name, "disable_any_whitespace")},
-                        " must be unset without json or json_object",
-                        Got("true"));
-  }
+  RETURN_IF_ERROR(CheckSchemaOptions(name, language.params));
   if (language.key.empty()) return absl::OkStatus();
   return SetConstraint(name, NameOfPart(name, language.key), json,
                        std::move(language.params), draft);

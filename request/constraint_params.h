@@ -37,8 +37,13 @@ struct ConstraintParams {
   SharedList<std::vector<int64_t>> exclude_prefixes = {};
   // The text contains each of these. Not with tool_calls or items.
   SharedList<std::string> must_contain = {};
-  // With a schema: one space may follow each "," and ":".
+  // With a schema: one space may follow each "," and ":"; or in place of this,
+  // if set, a regular expression of the white space between the parts of a
+  // text; and objects have no key but those of the schema
+  // (constrain/json_schema.h).
   bool has_spaces = true;
+  std::optional<std::string> whitespace = {};
+  bool disable_additional_properties = false;
 
   friend bool operator==(const ConstraintParams&,
                          const ConstraintParams&) = default;

@@ -7,8 +7,10 @@
 #include <vector>
 
 #include "base/field_error.h"
+#include "base/shown_bytes.h"
 #include "base/spelling.h"
 #include "base/status.h"
+#include "constrain/json_whitespace.h"
 #include "request/param_checks.h"
 #include "request/read_json.h"
 #include "request/read_json_text.h"
@@ -22,12 +24,15 @@ constexpr std::string_view kWanted =
     "schema, grammar, a string, tool_calls, an object, items, the name of a "
     "catalogue, or must_contain, a list of strings";
 constexpr std::string_view kWhitespace = "whitespace";
+constexpr std::string_view kDisableAdditionalProperties =
+    "disable_additional_properties";
 constexpr std::string_view kExclude = "exclude";
 constexpr std::string_view kExcludePrefixes = "exclude_prefixes";
 constexpr std::string_view kMustContain = "must_contain";
-constexpr std::array<std::string_view, 10> kParts = {
-    "regex", "choice",    "json_schema", "grammar",        "tool_calls",
-    "items", kWhitespace, kExclude,      kExcludePrefixes, kMustContain};
+constexpr std::array<std::string_view, 11> kParts = {
+    "regex",      "choice",         "json_schema", "grammar",
+    "tool_calls", "items",          kWhitespace,   kDisableAdditionalProperties,
+    kExclude,     kExcludePrefixes, kMustContain};
 
 absl::Status ReadSchema(std::string_view name, const JsonText& json,
                         std::optional<std::string>* out) {
@@ -46,14 +51,15 @@ absl::Status ReadToolCalls(std::string_view name, const JsonText& json,
 }
 
 absl::Status ReadWhitespace(std::string_view name, const JsonText& json,
-                            bool* has_spaces) {
+                            ConstraintParams* params) {
   std::string whitespace;
   RETURN_IF_ERROR(Read(name, json, &whitespace));
-  if (whitespace != "bounded" && whitespace != "none") {
-    return InvalidField(FieldName{name}, " must be \"bounded\" or \"none\"",
-                        Got(ShownInQuotes(whitespace)));
-  }
-  *has_spaces = whitespace == "bounded";
+  params->has_spaces = whitespace != "none";
+  params->whitespace = std::nullopt;
+  if (whitespace == "bounded" || whitespace == "none") return absl::OkStatus();
+  RETURN_IF_ERROR(
+      CheckWhitespace(name, whitespace, "\"bounded\", \"none\" or "));
+  params->whitespace = std::move(whitespace);
   return absl::OkStatus();
 }
 
@@ -93,7 +99,11 @@ absl::StatusOr<bool> SetOption(std::string_view field, std::string_view key,
                                const JsonText& json, ConstraintParams* params) {
   const std::string name = NameOfPart(field, key);
   if (key == kWhitespace) {
-    RETURN_IF_ERROR(ReadWhitespace(name, json, &params->has_spaces));
+    RETURN_IF_ERROR(ReadWhitespace(name, json, params));
+    return true;
+  }
+  if (key == kDisableAdditionalProperties) {
+    RETURN_IF_ERROR(Read(name, json, &params->disable_additional_properties));
     return true;
   }
   if (key == kMustContain) {
@@ -129,6 +139,15 @@ absl::Status SetKind(std::string_view field, std::string_view key,
 
 }  // namespace
 
+absl::Status CheckWhitespace(std::string_view field, std::string_view pattern,
+                             std::string_view wanted) {
+  const absl::Status status = CompileJsonWhitespace(pattern).status();
+  if (status.ok()) return absl::OkStatus();
+  return InvalidField(FieldName{field}, " must be ", wanted,
+                      "a regular expression of white space: ", Message(status),
+                      Got(BytesInQuotes(pattern)));
+}
+
 absl::Status ReadConstraint(std::string_view field, const JsonText& json,
                             std::optional<ConstraintParams>* out) {
   if (!json.is_object()) return WrongType(field, kWanted, json.text);
@@ -157,7 +176,8 @@ absl::Status ReadConstraint(std::string_view field, const JsonText& json,
   }
   for (const std::string& option : options) {
     if (option == kMustContain) continue;
-    const bool is_of_schema = option == kWhitespace;
+    const bool is_of_schema =
+        option == kWhitespace || option == kDisableAdditionalProperties;
     if (is_of_schema ? params.json_schema.has_value()
                      : params.items.has_value()) {
       continue;

@@ -4,6 +4,8 @@
 //   {"regex": "[0-9]+"}
 //   {"choice": ["yes", "no"]}
 //   {"json_schema": {"type": "integer"}, "whitespace": "none"}
+//   {"json_schema": {}, "whitespace": "[ \\n]?",
+//    "disable_additional_properties": true}
 //   {"grammar": "root ::= \"(\" root \")\" | \"x\""}
 //   {"tool_calls": {"format": "hermes", "functions": [{"name": "f"}]}}
 //   {"items": "songs", "exclude": [[7, 8], "Yesterday"],
@@ -28,5 +30,12 @@ namespace espalier {
 // value. The language is compiled later.
 absl::Status ReadConstraint(std::string_view field, const JsonText& json,
                             std::optional<ConstraintParams>* out);
+
+// Checks ConstraintParams::whitespace.
+// Errors: kInvalidArgument with `field`, the value, and why it is no pattern of
+// white space, where in it.
+//   wanted  what else the field may be, '"none" or '
+absl::Status CheckWhitespace(std::string_view field, std::string_view pattern,
+                             std::string_view wanted = "");
 
 }  // namespace espalier

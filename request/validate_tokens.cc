@@ -310,6 +310,11 @@ absl::Status ValidateConstraint(const ModelDescription& model,
     return InvalidField("`constraint` must have one kind of language",
                         Got(num_kinds == 0 ? "none" : Concat(num_kinds)));
   }
+  if (constraint.whitespace && !constraint.json_schema) {
+    return InvalidField(
+        "`constraint.whitespace` must be unset without a schema",
+        Got(ShownInQuotes(*constraint.whitespace)));
+  }
   if (params.allowed_sequences) {
     return InvalidField(
         "`allowed_sequences` must be unset with `constraint`",

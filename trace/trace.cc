@@ -111,7 +111,14 @@ json::object DescribedKind(const ConstraintParams& constraint) {
   if (constraint.json_schema) {
     json::object schema = {
         {"json_schema", DescribedSchema(*constraint.json_schema)}};
-    if (!constraint.has_spaces) schema["whitespace"] = "none";
+    if (constraint.whitespace) {
+      schema["whitespace"] = *constraint.whitespace;
+    } else if (!constraint.has_spaces) {
+      schema["whitespace"] = "none";
+    }
+    if (constraint.disable_additional_properties) {
+      schema["disable_additional_properties"] = true;
+    }
     return schema;
   }
   if (constraint.tool_calls) {

@@ -102,7 +102,7 @@ void AddParamOption(CLI::App* command, const ParamField& field,
 // Throws CLI::ValidationError if it is none.
 std::string SchemaConstraint(const std::string& option,
                              const std::string& schema_or_file,
-                             bool has_spaces) {
+                             const std::string& whitespace) {
   absl::StatusOr<std::string> schema = ReadSchema(schema_or_file);
   absl::Status status = schema.status();
   if (schema.ok() && schema->starts_with("\xEF\xBB\xBF")) {
@@ -122,8 +122,10 @@ std::string SchemaConstraint(const std::string& option,
     throw CLI::ValidationError(
         option, names_file ? Concat(schema_or_file, ": ", message) : message);
   }
-  return Concat(R"({"json_schema": )", *schema,
-                has_spaces ? "}" : R"(, "whitespace": "none"})");
+  if (whitespace == "bounded")
+    return Concat(R"({"json_schema": )", *schema, "}");
+  return Concat(R"({"json_schema": )", *schema, R"(, "whitespace": )",
+                WriteJson(json::string(whitespace)), "}");
 }
 
 // Returns the constraint of a grammar, or of the one in a file, as JSON.
@@ -197,15 +199,42 @@ void AddConstraintOptions(CLI::App* command, const ParamField& field,
           "the text of the output is JSON of a value that satisfies this "
           "schema, a file or JSON that begins with {",
           [command](const CLI::results_t& values) {
+            const CLI::Option* const whitespace =
+                command->get_option("--whitespace");
+            std::string spaces = "bounded";
+            if (whitespace->count() > 0) spaces = whitespace->results().front();
+            if (IsSet(command->get_option("--no-spaces"))) spaces = "none";
             return SchemaConstraint("--json-schema",
-                                    OnlyOf("--json-schema", values),
-                                    !IsSet(command->get_option("--no-spaces")));
+                                    OnlyOf("--json-schema", values), spaces);
           });
+  command
+      ->add_option(
+          "--whitespace",
+          [schema](const CLI::results_t& values) {
+            const absl::Status status =
+                CheckWhitespaceText(OnlyOf("--whitespace", values));
+            if (!status.ok()) {
+              throw CLI::ValidationError("--whitespace", Message(status));
+            }
+            if (schema->count() > 0) return true;
+            throw CLI::RequiresError("--whitespace", "--json-schema");
+          },
+          "with --json-schema: white space between the parts of a text: "
+          "bounded, the default, one space after \",\" and \":\"; none; or a "
+          "regular expression, such as [ \\n]?")
+      ->type_name("PATTERN")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->group(std::string(field.group));
   AddFlag(command, "--no-spaces",
-          "with --json-schema: no space after \",\" and \":\"",
-          [schema](const std::string& text) {
-            if (!ReadTrueOrFalse(text).value() || schema->count() > 0) return;
-            throw CLI::RequiresError("--no-spaces", "--json-schema");
+          "with --json-schema: no space after \",\" and \":\", as --whitespace "
+          "none",
+          [schema, command](const std::string& text) {
+            if (!ReadTrueOrFalse(text).value()) return;
+            if (schema->count() == 0) {
+              throw CLI::RequiresError("--no-spaces", "--json-schema");
+            }
+            if (command->count("--whitespace") == 0) return;
+            throw CLI::ExcludesError("--no-spaces", "--whitespace");
           })
       ->multi_option_policy(CLI::MultiOptionPolicy::Throw)
       ->group(std::string(field.group));
@@ -460,7 +489,15 @@ void AddConstrainCommand(CLI::App* app, std::span<char* const> args,
       ->group("Language");
   command
       ->add_flag("--no-spaces", options->no_spaces,
-                 "with --json-schema: no space after \",\" and \":\"")
+                 "with --json-schema: no space after \",\" and \":\", as "
+                 "--whitespace none")
+      ->group("Language");
+  command
+      ->add_option("--whitespace", options->whitespace,
+                   "with --json-schema: white space between the parts of a "
+                   "text: bounded, the default, one space after \",\" and "
+                   "\":\"; none; or a regular expression, such as [ \\n]?")
+      ->option_text("PATTERN")
       ->group("Language");
   command
       ->add_option("--start-after", options->start_after,

@@ -127,6 +127,11 @@ TEST(ConstrainTest, TextsOfASchemaAreThoseOfItsValues) {
   const ProgramRun compact = Constrain(
       {"--json-schema", file, "--no-spaces", R"({"x":1})", R"({"x": 1})"});
   EXPECT_THAT(compact.out, HasSubstr("leaves it at byte 5"));
+  const ProgramRun lines =
+      Constrain({"--json-schema", file, "--whitespace", "\\n",
+                 "{\n\"x\"\n:\n1\n}", R"({"x":1})"});
+  EXPECT_THAT(lines.out, HasSubstr("yes       \"{\\n\\\"x\\\"\\n:\\n1\\n}\""));
+  EXPECT_THAT(lines.out, HasSubstr("leaves it at byte 1, after \"{\""));
   // Samples are JSON.
   const ProgramRun samples =
       Constrain({"--json-schema", file, "--json", "--samples", "20"});
@@ -180,6 +185,16 @@ TEST(ConstrainTest, ErrorsOfASchemaHaveItsPointer) {
               HasSubstr("--json-schema: no such file: nope.json"));
   EXPECT_THAT(Constrain({"--regex", "a", "--no-spaces"}).err,
               HasSubstr("--no-spaces needs --json-schema"));
+  EXPECT_THAT(Constrain({"--regex", "a", "--whitespace", " "}).err,
+              HasSubstr("--whitespace needs --json-schema"));
+  EXPECT_THAT(Constrain({"--json-schema", "{}", "--whitespace", "x"}).err,
+              HasSubstr("--whitespace must be bounded, none or a regular "
+                        "expression of white space: a text that it matches "
+                        "has \"x\""));
+  EXPECT_THAT(
+      Constrain({"--json-schema", "{}", "--whitespace", " ", "--no-spaces"})
+          .err,
+      HasSubstr("--no-spaces and --whitespace exclude each other"));
 }
 
 TEST(ConstrainTest, TextsOfAGrammarAreThoseOfItsRoot) {

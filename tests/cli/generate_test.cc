@@ -109,6 +109,21 @@ TEST(GenerateTest, TextsAreInALanguage) {
       Generate({"--no-spaces=false", "--json-schema", list, "--regex", "a"})
           .err,
       HasSubstr(R"({"json_schema": {"const": [1, 2], "type": "array"}})"));
+  EXPECT_THAT(
+      Generate({"--json-schema", list, "--whitespace", "none", "No."}).out,
+      HasSubstr("  [1,2]\n"));
+  EXPECT_THAT(Generate({"--whitespace", " ", "--json-schema", list, "No."}).out,
+              HasSubstr("  [ 1 , 2 ]\n"));
+  EXPECT_THAT(
+      Generate({"--json-schema", list, "--whitespace", "\\s", "No."}).err,
+      HasSubstr("--whitespace must be bounded, none or a regular expression "
+                "of white space: a text that it matches has"));
+  EXPECT_THAT(Generate({"--whitespace", " ", "--regex", "a", "No."}).err,
+              HasSubstr("--whitespace requires --json-schema"));
+  EXPECT_THAT(Generate({"--json-schema", list, "--whitespace", " ",
+                        "--no-spaces", "No."})
+                  .err,
+              HasSubstr("--no-spaces excludes --whitespace"));
   EXPECT_THAT(Generate({"--no-spaces", "--regex", "a", "No."}).err,
               HasSubstr("--no-spaces requires --json-schema"));
   EXPECT_EQ(Generate({"--no-spaces=false", "--regex", "a", "No."}).exit_code,

@@ -149,10 +149,14 @@ TEST_F(GeneratorConstraintsTest, JsonSatisfiesItsSchema) {
                                   "maximum": 2030},
                          "tags": {"type": "array", "maxItems": 2,
                                   "items": {"enum": ["a", "\u00e9\""]}}}})";
-  for (const bool has_spaces : {false, true}) {
+  const std::vector<ConstraintParams> constraints = {
+      {.json_schema = schema, .has_spaces = false},
+      {.json_schema = schema},
+      {.json_schema = schema, .whitespace = "\\n{1,2}"}};
+  for (const ConstraintParams& constraint : constraints) {
     int way = 0;
     for (GenerationParams params : WaysToDecode()) {
-      params.constraint = {.json_schema = schema, .has_spaces = has_spaces};
+      params.constraint = constraint;
       params.max_new_tokens =
           ++way % 2 == 0 ? LeastNewTokens(params) + way / 2 : 60;
       ASSERT_OK_AND_ASSIGN(const Generation answer, Run(params));
@@ -168,11 +172,30 @@ TEST_F(GeneratorConstraintsTest, JsonSatisfiesItsSchema) {
           EXPECT_TRUE(tag == "a" || tag == "\xC3\xA9\"") << answer.texts[i];
         }
         EXPECT_EQ(value.as_object().size(), 2) << answer.texts[i];
-        if (has_spaces) continue;
+        EXPECT_EQ(answer.texts[i].starts_with("{\n"),
+                  constraint.whitespace.has_value());
+        if (constraint.has_spaces && !constraint.whitespace) continue;
         EXPECT_EQ(answer.texts[i].find(' '), std::string::npos);
       }
     }
   }
+}
+
+TEST_F(GeneratorConstraintsTest, WhitespaceIsCheckedBeforeTheRequestRuns) {
+  const auto error = [&](ConstraintParams constraint) {
+    GenerationParams params;
+    params.max_new_tokens = 60;
+    params.constraint = std::move(constraint);
+    return Message(Run(params).status());
+  };
+  EXPECT_THAT(error({.json_schema = "{}", .whitespace = "\\s"}),
+              StartsWith("constraint.whitespace must be a regular expression "
+                         "of white space: a text that it matches has "));
+  EXPECT_THAT(error({.json_schema = "{}", .whitespace = "["}),
+              StartsWith("constraint.whitespace must be a regular expression "
+                         "of white space: at byte 0: "));
+  EXPECT_EQ(error({.regex = "a", .whitespace = " "}),
+            "constraint.whitespace must be unset without a schema, got \" \"");
 }
 
 // Speculation and streams change no answer.
@@ -224,7 +247,7 @@ constexpr char kPerson[] =
                        "is_married": {"type": "boolean"}}})";
 
 std::vector<GenerationParams> ForcingRequests() {
-  std::vector<GenerationParams> all(6);
+  std::vector<GenerationParams> all(7);
   all[0].constraint = {.json_schema = kPerson};
   all[1].constraint = {.json_schema = kPerson, .has_spaces = false};
   all[2].constraint = {.grammar =
@@ -239,6 +262,7 @@ std::vector<GenerationParams> ForcingRequests() {
               "required": ["place"],
               "properties": {"place": {"enum": ["Paris", "Rome"]}}}}]})"};
   all[5].allowed_sequences = {{5, 6, 7, 8, 9, 10}, {5, 6, 7, 11, 12}, {13}};
+  all[6].constraint = {.json_schema = kPerson, .whitespace = "\\n ?"};
   for (GenerationParams& params : all) {
     if (!params.allowed_sequences) params.max_new_tokens = 80;
   }

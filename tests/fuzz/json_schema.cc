@@ -22,7 +22,8 @@ namespace espalier::fuzz {
 void CheckCalls(std::string_view schema, const CompileLimits& limits) {
   absl::StatusOr<GrammarLanguage> language =
       CompileJsonSchemaWithCalls(schema,
-                                 {.max_calls = 3,
+                                 {.whitespace = "[ \\n]?",
+                                  .max_calls = 3,
                                   .calls_any_value = true,
                                   .max_unrolled_length = 0,
                                   .max_unrolled_least = 0,

@@ -113,6 +113,8 @@ TEST_F(ConstrainedCallsTest, EachNameOfASchemaConstrainsTheText) {
         R"("structured_outputs": {"disable_any_whitespace": true, "json": )" +
             schema + "}",
         R"("structured_outputs": {"json": )" + WriteJson(quoted) + "}",
+        R"("structured_outputs": {"whitespace_pattern": "[ \\n]?", "json": )" +
+            schema + "}",
         R"("json_schema": )" + schema, R"("json_schema": )" + WriteJson(quoted),
         R"("constraint": {"json_schema": )" + schema + "}"}) {
     const RawResponse response =
@@ -293,6 +295,59 @@ TEST_F(ConstrainedCallsTest, WhatIsWrongIsNamedAsItWasGiven) {
                 "the limit");
 }
 
+TEST_F(ConstrainedCallsTest, OptionsOfSchemasAreThoseOfVllm) {
+  const auto text = [&](const std::string& options, const std::string& schema) {
+    const RawResponse response =
+        Complete(Concat(R"("max_tokens": 40, "structured_outputs": {)", options,
+                        R"(, "json": )", schema, "}"));
+    EXPECT_EQ(response.status, 200) << response.body;
+    if (response.status != 200) return std::string();
+    return std::string(ParseJson(response.body)
+                           .value()
+                           .at("choices")
+                           .at(0)
+                           .at("text")
+                           .as_string());
+  };
+  const std::string list = R"({"const": [1, {"a": 2}]})";
+  EXPECT_EQ(text(R"("disable_any_whitespace": true)", list), R"([1,{"a":2}])");
+  EXPECT_EQ(text(R"("whitespace_pattern": "")", list), R"([1,{"a":2}])");
+  EXPECT_EQ(text(R"("whitespace_pattern": " ")", list),
+            R"([ 1 , { "a" : 2 } ])");
+  const std::string named = R"({"properties": {"a": {"const": 1}},
+      "minProperties": 1, "type": "object"})";
+  EXPECT_EQ(text(R"("disable_additional_properties": true,
+                    "disable_any_whitespace": true)",
+                 named),
+            R"({"a":1})");
+  EXPECT_EQ(Complete(R"("constraint": {"json_schema": {"const": [1]},
+                        "whitespace": "\n"})")
+                .status,
+            200);
+  ExpectRefused(R"("structured_outputs": {"whitespace_pattern": "\\s",
+                   "json": {}})",
+                "structured_outputs.whitespace_pattern",
+                "must be a regular expression of white space: a text that it "
+                "matches has \"\\u000b\"");
+  ExpectRefused(R"("structured_outputs": {"whitespace_pattern": "none",
+                   "json": {}})",
+                "structured_outputs.whitespace_pattern", "got \"none\"");
+  ExpectRefused(R"("structured_outputs": {"whitespace_pattern": " ",
+                   "disable_any_whitespace": true, "json": {}})",
+                "structured_outputs.whitespace_pattern",
+                "must be unset with disable_any_whitespace, got \" \"");
+  ExpectRefused(R"("structured_outputs": {"whitespace_pattern": " ",
+                   "regex": "a"})",
+                "structured_outputs.whitespace_pattern",
+                "must be unset without json or json_object");
+  ExpectRefused(R"("structured_outputs": {"regex": "a",
+                   "disable_additional_properties": true})",
+                "structured_outputs.disable_additional_properties",
+                "must be unset without json or json_object");
+  ExpectRefused(R"("constraint": {"json_schema": {}, "whitespace": "[ \\n"})",
+                "constraint.whitespace", "at byte 0");
+}
+
 TEST_F(ConstrainedCallsTest, TextAsFormatIsNoConstraintInAnyOrder) {
   const std::string text = R"("response_format": {"type": "text"})";
   for (const std::string& other :
@@ -329,10 +384,11 @@ TEST_F(ConstrainedCallsTest, ANumberBeyondDoubleIsRefused) {
 }
 
 TEST_F(ConstrainedCallsTest, OtherKindsAreRefusedByName) {
-  for (const std::string kind : {"structural_tag", "whitespace_pattern"}) {
-    ExpectRefused(Concat(R"("structured_outputs": {")", kind, R"(": true})"),
-                  Concat("structured_outputs.", kind), "is not supported");
-  }
+  ExpectRefused(R"("structured_outputs": {"structural_tag": true})",
+                "structured_outputs.structural_tag", "is not supported");
+  ExpectRefused(R"("guided_whitespace_pattern": " ")",
+                "guided_whitespace_pattern",
+                "it is structured_outputs with whitespace_pattern");
   ExpectRefused(R"("guided_regex": "a")", "guided_regex",
                 "it is structured_outputs with regex");
   ExpectRefused(R"("guided_choice": ["a"])", "guided_choice",

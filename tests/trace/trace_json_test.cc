@@ -49,6 +49,12 @@ TEST(DescribeRequestTest, AConstraintIsShownAsTheRequestHasIt) {
   EXPECT_EQ(described({.json_schema = schema, .has_spaces = false}),
             (json::value{{"json_schema", {{"type", "integer"}}},
                          {"whitespace", "none"}}));
+  EXPECT_EQ(described({.json_schema = schema,
+                       .whitespace = " ?",
+                       .disable_additional_properties = true}),
+            (json::value{{"json_schema", {{"type", "integer"}}},
+                         {"whitespace", " ?"},
+                         {"disable_additional_properties", true}}));
   // A reader of the event would refuse it as JSON.
   std::string deep = "{}";
   for (int i = 1; i < kMaxJsonDepth; ++i) deep = R"({"not": )" + deep + "}";

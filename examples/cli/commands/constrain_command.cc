@@ -49,12 +49,20 @@ constexpr int64_t kMaxSampleBytes = 4096;
 // for each of a text.
 constexpr size_t kMaxTokenizedBytes = 256 << 10;
 
+std::string WhitespaceOf(const ConstrainOptions& options) {
+  if (options.no_spaces) return "none";
+  return options.whitespace.empty() ? "bounded" : options.whitespace;
+}
+
 absl::StatusOr<GrammarLanguage> CompileSchema(const ConstrainOptions& options) {
   ASSIGN_OR_RETURN(const std::string schema, ReadSchema(options.json_schema));
-  // --must-contain needs an automaton without calls.
-  return CompileJsonSchemaWithCalls(
-      schema, {.has_spaces = !options.no_spaces,
-               .only_recursion_is_called = !options.must_contain.empty()});
+  const std::string whitespace = WhitespaceOf(options);
+  JsonSchemaOptions compile = {
+      .has_spaces = whitespace != "none",
+      // --must-contain needs an automaton without calls.
+      .only_recursion_is_called = !options.must_contain.empty()};
+  if (IsWhitespacePattern(whitespace)) compile.whitespace = whitespace;
+  return CompileJsonSchemaWithCalls(schema, compile);
 }
 
 absl::StatusOr<GrammarLanguage> CompileGrammar(
@@ -600,6 +608,16 @@ absl::Status CheckOptions(const ConstrainOptions& options) {
   }
   if (options.no_spaces && options.json_schema.empty()) {
     return InvalidArgument("--no-spaces needs --json-schema");
+  }
+  if (!options.whitespace.empty() && options.json_schema.empty()) {
+    return InvalidArgument("--whitespace needs --json-schema");
+  }
+  if (options.no_spaces && !options.whitespace.empty()) {
+    return InvalidArgument("--no-spaces and --whitespace exclude each other");
+  }
+  const absl::Status whitespace = CheckWhitespaceText(WhitespaceOf(options));
+  if (!whitespace.ok()) {
+    return InvalidArgument("--whitespace ", Message(whitespace));
   }
   if (!options.items.empty() && !options.start_after.empty()) {
     return InvalidArgument("--items and --start-after exclude each other");

@@ -19,7 +19,9 @@ struct ConstrainOptions {
   std::string grammar;      // file
   std::string items;        // file; no language, but a catalogue
   std::vector<std::string> must_contain;
-  bool no_spaces = false;   // in its texts
+  bool no_spaces = false;  // in its texts
+  // "bounded", "none" or a regular expression; empty: as no_spaces says
+  std::string whitespace;
   std::string start_after;  // text in front of it; empty: none
   // Directory whose tokenizer spells the texts; empty: no tokens are shown. Its
   // weights are not read.

@@ -3,6 +3,9 @@
 #include <cstddef>
 
 #include "base/file.h"
+#include "base/shown_bytes.h"
+#include "base/status.h"
+#include "constrain/json_whitespace.h"
 
 namespace espalier::cli {
 namespace {
@@ -28,6 +31,19 @@ bool IsGrammarText(std::string_view value) {
 absl::StatusOr<std::string> ReadGrammar(const std::string& value) {
   if (IsGrammarText(value)) return value;
   return ReadFile(value, kMaxLanguageBytes);
+}
+
+bool IsWhitespacePattern(std::string_view value) {
+  return value != "bounded" && value != "none";
+}
+
+absl::Status CheckWhitespaceText(const std::string& value) {
+  if (!IsWhitespacePattern(value)) return absl::OkStatus();
+  const absl::Status status = CompileJsonWhitespace(value).status();
+  if (status.ok()) return absl::OkStatus();
+  return InvalidArgument(
+      "must be bounded, none or a regular expression of white space: ",
+      Message(status), ", got ", BytesInQuotes(value));
 }
 
 }  // namespace espalier::cli

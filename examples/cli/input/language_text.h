@@ -1,5 +1,5 @@
 // The schema or grammar of an option: the option's value itself, as llama.cpp
-// takes it, or a file's text.
+// takes it, or a file's text; and the white space of a schema's texts.
 //
 // Thread safety: functions without state.
 #pragma once
@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 namespace espalier::cli {
@@ -21,5 +22,11 @@ absl::StatusOr<std::string> ReadSchema(const std::string& value);
 bool IsGrammarText(std::string_view value);
 // Errors: as of ReadSchema.
 absl::StatusOr<std::string> ReadGrammar(const std::string& value);
+
+// True if a value of --whitespace is a regular expression.
+bool IsWhitespacePattern(std::string_view value);
+// Errors: kInvalidArgument for a value of --whitespace that is neither
+// "bounded", "none" nor a regular expression of white space.
+absl::Status CheckWhitespaceText(const std::string& value);
 
 }  // namespace espalier::cli

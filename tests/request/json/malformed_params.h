@@ -214,8 +214,24 @@ inline std::vector<MalformedRequest> MalformedParams() {
              "constraint.json_schema must be an object or a boolean, got "
              "\"{}\""),
       params(R"({"constraint": {"json_schema": {}, "whitespace": "some"}})",
-             "constraint.whitespace must be \"bounded\" or \"none\", got "
+             "constraint.whitespace must be \"bounded\", \"none\" or a regular "
+             "expression of white space: a text that it matches has \"s\", but "
+             "between its parts JSON has space, \\t, \\n and \\r alone, got "
              "\"some\""),
+      params(R"({"constraint": {"json_schema": {}, "whitespace": " (?= ) "}})",
+             "constraint.whitespace must be \"bounded\", \"none\" or a regular "
+             "expression of white space: at byte 1: look-ahead \"(?=\" is not "
+             "supported, got \" (?= ) \""),
+      params(R"({"constraint": {"json_schema": {}, "whitespace": 1}})",
+             "constraint.whitespace must be a string, got 1"),
+      params(R"({"constraint": {"json_schema": {},
+                "disable_additional_properties": 1}})",
+             "constraint.disable_additional_properties must be true or false, "
+             "got 1"),
+      params(R"({"constraint": {"regex": "a",
+                "disable_additional_properties": true}})",
+             "constraint.disable_additional_properties must be unset without a "
+             "schema, got regex"),
       params(R"({"constraint": {"regex": "a", "whitespace": "none"}})",
              "constraint.whitespace must be unset without a schema, got regex"),
       params(R"({"constraint": {"regex": ["a"]}})",

@@ -122,6 +122,13 @@ void AppendScores(const Hypothesis& hypothesis, std::string* out) {
   AppendField(R"(,"cum_log_prob":)", hypothesis.cum_log_prob, out);
   if (hypothesis.legal_log_mass) {
     AppendField(R"(,"legal_log_mass":)", *hypothesis.legal_log_mass, out);
+    *out += R"(,"legal_log_masses":)";
+    AppendList(
+        hypothesis.logprobs,
+        [&](const TokenLogProb& token) {
+          AppendJson(*token.legal_log_mass, out);
+        },
+        out);
   }
 }
 

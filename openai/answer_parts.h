@@ -72,7 +72,8 @@ FinishReason ReasonOf(const Call& call, const Hypothesis& hypothesis,
 void AppendStopReason(const Hypothesis& hypothesis, const PromptParts& prompt,
                       const Tokenizer* tokenizer, std::string* out);
 
-// ,"score":...,"cum_log_prob":..., and "legal_log_mass" if it has one.
+// ,"score":...,"cum_log_prob":..., and if it has one "legal_log_mass" with
+// "legal_log_masses", those of its tokens.
 void AppendScores(const Hypothesis& hypothesis, std::string* out);
 
 // Appends statistics of a prompt's run: {"steps", "seed", "threshold",

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/field_error.h"
 #include "base/status.h"
 
 namespace espalier {
@@ -26,6 +27,12 @@ constexpr std::string_view kLongExponent = "it has 8 digits at most";
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 bool IsWordPart(char c) {
   return IsDigit(c) || c == '_' || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z');
+}
+// True for a key in quotes that may be the name of a field.
+bool IsFieldName(std::string_view key) {
+  constexpr size_t kMostBytes = 64;
+  return key.size() > 2 && key.size() <= kMostBytes &&
+         std::ranges::all_of(key.substr(1, key.size() - 2), IsWordPart);
 }
 bool IsSpace(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
 
@@ -81,6 +88,11 @@ class Scanner {
   absl::Status error() const {
     if (std::all_of(begin_, end_, IsSpace)) {
       return InvalidArgument("not JSON: there is nothing in it");
+    }
+    if (error_ == kTooDeep && IsFieldName(outer_key_)) {
+      return InvalidField(
+          FieldName{outer_key_.substr(1, outer_key_.size() - 2)},
+          " is nested too deep at byte ", at_ - begin_, ": ", error_);
     }
     const std::string_view kind = error_ == kTooDeep ? "nested too deep"
                                   : error_ == kLongExponent
@@ -247,6 +259,7 @@ class Scanner {
     SkipSpaces();
     if (!Take(':')) return Unexpected();
     SkipSpaces();
+    if (depth_ <= max_depth_) outer_key_ = key;
     JsonText value;
     if (!Value(&value)) return false;
     if (depth_ <= max_depth_) (*on_member_)(depth_, key, value);
@@ -344,6 +357,8 @@ class Scanner {
   int64_t num_values_ = 0;   // values scanned to their end
   int64_t max_members_ = 0;  // per object in the current value
   std::string_view error_;   // empty: none
+  // Key of the latest member that is passed on, or would be; empty: none.
+  std::string_view outer_key_ = {};
 };
 
 }  // namespace

@@ -43,7 +43,9 @@ using OnJsonMember = absl::FunctionRef<void(int depth, std::string_view key,
 // Checks that `text` is one value. Calls `on_member` for the members of objects
 // up to depth `max_depth`; the outermost value has depth 1. Keys are raw text,
 // in quotes.
-// Errors: kInvalidArgument naming the fault and its byte.
+// Errors: kInvalidArgument naming the fault and its byte; of what nests too
+// deep in a member up to `max_depth` a FieldError with its key, if letters,
+// digits and "_".
 absl::StatusOr<JsonText> ScanJson(std::string_view text, int max_depth,
                                   OnJsonMember on_member);
 

@@ -15,6 +15,7 @@ namespace {
 
 using ::espalier::testing::StatusIs;
 using ::testing::ElementsAre;
+using ::testing::StartsWith;
 
 void Nothing(int, std::string_view, const JsonText&) {}
 
@@ -101,6 +102,24 @@ TEST(JsonScanTest, ErrorsNameTheByte) {
   EXPECT_EQ(error(std::string(40, '[')),
             "nested too deep at byte 32: lists and objects nest 32 deep at "
             "most");
+  // The field that nests too deep is named.
+  const std::string deep = std::string(40, '[') + std::string(40, ']');
+  const auto deep_error = [&](std::string_view before, int max_depth) {
+    const auto ignore = [](int, std::string_view, const JsonText&) {};
+    return Message(
+        ScanJson(Concat(before, deep, "}"), max_depth, ignore).status());
+  };
+  EXPECT_EQ(deep_error(R"({"a": [{"b": 1}], "json_schema": )", 1),
+            "json_schema is nested too deep at byte 64: lists and objects nest "
+            "32 deep at most");
+  EXPECT_THAT(deep_error(R"({"a": {"b": )", 1), StartsWith("a is nested"));
+  EXPECT_THAT(deep_error(R"({"a": {"b": )", 2), StartsWith("b is nested"));
+  EXPECT_THAT(deep_error(R"({"a": {"c": 1, "b": 2}, "d": )", 2),
+              StartsWith("d is nested"));
+  EXPECT_THAT(deep_error(R"({"a": )", 0), StartsWith("nested too deep"));
+  EXPECT_THAT(deep_error(R"({"`a`": )", 1), StartsWith("nested too deep"));
+  EXPECT_THAT(deep_error(Concat("{\"", std::string(100'000, 'a'), "\": "), 1),
+              StartsWith("nested too deep"));
   EXPECT_EQ(error("1e999999999"),
             "exponent too long at byte 11: it has 8 digits at most");
 }

@@ -372,6 +372,43 @@ TEST_F(ConstrainedCallsTest, KeysOfStructuredOutputsAreText) {
   }
 }
 
+TEST_F(ConstrainedCallsTest, AFieldThatNestsTooDeepIsNamed) {
+  std::string schema = "{}";
+  for (int i = 0; i < 40; ++i) schema = R"({"items": )" + schema + "}";
+  const std::string message = " is nested too deep at byte ";
+  ExpectRefused(R"("json_schema": )" + schema, "json_schema",
+                "json_schema" + message);
+  ExpectRefused(R"("constraint": {"json_schema": )" + schema + "}",
+                "constraint", "constraint" + message);
+  ExpectRefused(
+      R"("response_format": {"type": "json_object", "schema": )" + schema + "}",
+      "response_format", "response_format" + message);
+  ExpectRefused(R"("n": 1, "stop": )" + std::string(40, '['), "stop",
+                "stop" + message);
+}
+
+// The sum is there with its parts, in a stream as well.
+TEST_F(ConstrainedCallsTest, TheLegalMassOfEachTokenIsBesideItsSum) {
+  const std::string fields =
+      R"("constraint": {"regex": "(Il|Elle) pleut"}, "logprobs": 0,
+         "legal_log_mass": true, "temperature": 0)";
+  const RawResponse whole = Complete(fields);
+  ASSERT_EQ(whole.status, 200) << whole.body;
+  const json::value choice = ParseJson(whole.body).value().at("choices").at(0);
+  const json::array& masses = choice.at("legal_log_masses").as_array();
+  EXPECT_EQ(masses.size(),
+            choice.at("logprobs").at("tokens").as_array().size());
+  double sum = 0;
+  for (const json::value& mass : masses) {
+    EXPECT_LE(mass.to_number<double>(), 0);
+    sum += mass.to_number<double>();
+  }
+  EXPECT_NEAR(choice.at("legal_log_mass").to_number<double>(), sum, 1e-4);
+  const RawResponse stream = Complete(fields + R"(, "stream": true)");
+  EXPECT_THAT(stream.body, HasSubstr(R"("legal_log_masses":[)"));
+  EXPECT_THAT(Complete(R"("logprobs": 0)").body, Not(HasSubstr("legal_log")));
+}
+
 TEST_F(ConstrainedCallsTest, ANumberBeyondDoubleIsRefused) {
   for (const std::string schema :
        {R"({"minimum": 1e400})", R"({"enum": [[1e999]]})",

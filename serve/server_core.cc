@@ -54,7 +54,8 @@ http::Response HttpErrorResponse(int status, std::string_view message) {
 
 // Compiles the constraint among the defaults, for each call that leaves it
 // open.
-// Errors: kInvalidArgument naming it, as the defaults did.
+// Errors: kInvalidArgument naming it, as the defaults did; or max_new_tokens,
+// which they may leave open.
 absl::Status CheckConstraint(const openai::ServerDefaults& defaults,
                              Generator* generator) {
   if (!defaults.level().params.constraint) return absl::OkStatus();
@@ -68,7 +69,10 @@ absl::Status CheckConstraint(const openai::ServerDefaults& defaults,
                                             .params = std::move(params),
                                             .num_continued = 0})
                                   .status();
-  return openai::InWordsOf(defaults.call(), status);
+  openai::Call call = defaults.call();
+  constexpr std::string_view kRoom = "max_new_tokens";
+  if (!call.Gives(kRoom)) call.given.push_back({kRoom, kRoom});
+  return openai::InWordsOf(call, status);
 }
 
 }  // namespace

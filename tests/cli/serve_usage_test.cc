@@ -4,13 +4,16 @@
 
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/status.h"
 #include "tests/cli/program.h"
+#include "tests/scratch_directory.h"
 
 namespace espalier::testing {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
@@ -104,6 +107,31 @@ TEST(ServeUsageTest, NoDefaultIsBeyondWhatAllPromptsMayMake) {
     EXPECT_EQ(run.err, Concat("espalier: ", option, " must be in [1, 2] ",
                               "(--max-choices), got 4\n"));
   }
+}
+
+// Calls of completions have 16 tokens by default.
+TEST(ServeUsageTest, ALanguageThatNeedsMoreTokensIsNamedWithTheirOption) {
+  const std::string schema = R"({"type": "array", "minItems": 50,
+      "maxItems": 50, "items": {"const": "abcdef"}})";
+  const auto error = [&](std::vector<std::string> args) {
+    args.insert(args.begin(),
+                {"serve", "-m", ModelDirectory("en-fr"), "--port", "0"});
+    return RunEspalier(args).err;
+  };
+  EXPECT_THAT(error({"--json-schema", schema}),
+              ContainsRegex("^espalier: --max-new-tokens must be at least "
+                            "[0-9]+, which a text of --json-schema needs, got "
+                            "16\n$"));
+  EXPECT_THAT(error({"--json-schema", schema, "--max-new-tokens", "20"}),
+              ContainsRegex("^espalier: --max-new-tokens must be at least "
+                            "[0-9]+, which a text of --json-schema needs, got "
+                            "20\n$"));
+  const ScratchDirectory scratch;
+  const std::string file = scratch.Write(
+      "defaults.json",
+      R"({"constraint": {"regex": "[0-9]{40}"}, "max_tokens": 3})");
+  EXPECT_THAT(error({"--defaults", file}),
+              HasSubstr(file + ": max_tokens must be at least "));
 }
 
 TEST(ServeUsageTest, HowCallsSpeculateIsAnOptionThatErrorsName) {

@@ -57,7 +57,7 @@ absl::StatusOr<serve::ApiKeys> ReadApiKeys(const ServeOptions& options) {
 }
 
 // An error of the defaults together: of the flag that gives the field which it
-// begins with, or else of the file.
+// begins with, or what needs more of it, or else of the file.
 absl::Status DefaultsErrorInFlags(const ServeOptions& options,
                                   const absl::Status& error) {
   if (error.ok()) return error;
@@ -66,8 +66,12 @@ absl::Status DefaultsErrorInFlags(const ServeOptions& options,
       FindParamField(std::string_view(name).substr(0, name.find('.')));
   const bool is_flag =
       field != nullptr && options.params.contains(std::string(field->name));
-  if (is_flag || (name == "split_sentences" &&
-                  options.runtime.split_sentences.has_value())) {
+  // The language of a flag may need more tokens than calls have by default.
+  const bool is_room =
+      name == "max_new_tokens" && options.params.contains("constraint");
+  if (is_flag || is_room ||
+      (name == "split_sentences" &&
+       options.runtime.split_sentences.has_value())) {
     return options.runtime.names.InOptions(error);
   }
   if (options.defaults_file.empty()) {

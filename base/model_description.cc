@@ -83,6 +83,8 @@ absl::Status CheckDescription(const ModelDescription& model) {
       CheckField("limits.max_candidates", 1, limits.max_candidates));
   RETURN_IF_ERROR(
       CheckField("limits.max_best_tokens", 0, limits.max_best_tokens));
+  RETURN_IF_ERROR(CheckField("limits.max_attention_scores", 0,
+                             limits.max_attention_scores));
   if (limits.max_beams <= limits.max_step_tokens) return absl::OkStatus();
   return InvalidArgument("the model's limits.max_beams must be at most its ",
                          "limits.max_step_tokens (", limits.max_step_tokens,

@@ -46,6 +46,9 @@ struct StepLimits {
   // Tokens reported beside candidates (SelectionParams::num_logprobs for each),
   // of all running requests.
   int64_t max_best_tokens = std::numeric_limits<int64_t>::max();
+  // Scores of attention in the results of all running requests
+  // (Alignment::attention_scores), 4 bytes each.
+  int64_t max_attention_scores = int64_t{1} << 28;
   // Longest sequence that the executor's draft model can feed, by its context
   // and its pages (StepPlan::drafting). Longer ones have no drafts. 0: there is
   // no draft model.

@@ -1,6 +1,7 @@
 #include "beam/group_scoring.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -125,17 +126,17 @@ absl::Status GroupScoring::Walk(int max_tokens, int max_asked, int max_rows,
   return absl::OkStatus();
 }
 
-absl::Status GroupScoring::Take(const PromptLogprobsResult& result,
+absl::Status GroupScoring::Take(PromptLogprobsResult&& result,
                                 size_t num_tokens, int vocab_size) {
   if (std::ssize(prompt_logprobs_) < NumPromptLogprobs()) {
-    return TakePrompt(result, num_tokens, vocab_size);
+    return TakePrompt(std::move(result), num_tokens, vocab_size);
   }
   return TakeWalked(result, num_tokens, vocab_size);
 }
 
-absl::Status GroupScoring::TakePrompt(const PromptLogprobsResult& result,
+absl::Status GroupScoring::TakePrompt(PromptLogprobsResult&& result,
                                       size_t num_tokens, int vocab_size) {
-  const std::vector<TokenLogProb>& logprobs = result.logprobs;
+  std::vector<TokenLogProb>& logprobs = result.logprobs;
   const auto scored =
       std::span(request_->prompt_tokens)
           .subspan(FirstLogprob(*request_) + prompt_logprobs_.size(),
@@ -143,21 +144,28 @@ absl::Status GroupScoring::TakePrompt(const PromptLogprobsResult& result,
   const int num_best = SaturateToInt(*request_->params.prompt_logprobs);
   RETURN_IF_ERROR(CheckLogProbs(logprobs, scored, num_best, vocab_size));
   if (request_->alignment != nullptr) {
-    RETURN_IF_ERROR(TakeAttention(result.attention_scores, num_tokens));
+    RETURN_IF_ERROR(
+        TakeAttention(std::move(result.attention_scores), num_tokens));
   }
-  prompt_logprobs_.insert(prompt_logprobs_.end(), logprobs.begin(),
-                          logprobs.end());
+  std::ranges::move(logprobs, std::back_inserter(prompt_logprobs_));
   return absl::OkStatus();
 }
 
-absl::Status GroupScoring::TakeAttention(std::span<const float> scores,
+absl::Status GroupScoring::TakeAttention(std::vector<float>&& scores,
                                          size_t num_tokens) {
   const AlignmentQuery& query = *request_->alignment;
-  const size_t size = num_tokens * query.heads.size() * query.num_positions;
+  const size_t row_size = query.heads.size() * query.num_positions;
+  const size_t size = num_tokens * row_size;
   if (scores.size() != size) {
     return Internal("a step answered with ", scores.size(),
                     " scores of attention in place of ", size);
   }
+  if (attention_scores_.empty()) {
+    attention_scores_ = std::move(scores);
+    return absl::OkStatus();
+  }
+  // All at once, or the vector would grow to twice their size.
+  attention_scores_.reserve(row_size * NumPromptLogprobs());
   attention_scores_.insert(attention_scores_.end(), scores.begin(),
                            scores.end());
   return absl::OkStatus();
@@ -178,16 +186,16 @@ absl::Status GroupScoring::TakeWalked(const PromptLogprobsResult& result,
   return absl::OkStatus();
 }
 
-void GroupScoring::FillResult(Result* result) const {
+void GroupScoring::FillResult(Result* result) {
   if (request_->alignment != nullptr) {
     Alignment& alignment = result->alignment.emplace();
-    alignment.attention_scores = attention_scores_;
+    alignment.attention_scores = std::move(attention_scores_);
     for (const TokenLogProb& token : prompt_logprobs_) {
       alignment.log_probs.push_back(token.log_prob);
     }
     return;
   }
-  if (scores_prompt()) result->prompt_logprobs = prompt_logprobs_;
+  if (scores_prompt()) result->prompt_logprobs = std::move(prompt_logprobs_);
   if (!request_->continuations.empty()) {
     result->continuations = walk_->Scores(request_->continuations);
   } else if (only_scores()) {

@@ -77,19 +77,21 @@ class GroupScoring {
                     int64_t num_pages, GroupPlanWriter* writer, StepPlan* plan);
 
   // Takes the log-probabilities of the `num_tokens` tokens that a plan scored.
+  // Scores of attention are moved where all tokens are scored at once, and
+  // otherwise held twice at most.
   // Errors: kInternal if they are for other tokens.
-  absl::Status Take(const PromptLogprobsResult& result, size_t num_tokens,
+  absl::Status Take(PromptLogprobsResult&& result, size_t num_tokens,
                     int vocab_size);
 
-  // Sets what was scored in `*result`. REQUIRES: all results were taken.
-  void FillResult(Result* result) const;
+  // Moves what was scored to `*result`. REQUIRES: all results were taken.
+  void FillResult(Result* result);
 
  private:
   // Returns the number of log-probabilities of the prompt that are reported.
   int64_t NumPromptLogprobs() const;
-  absl::Status TakePrompt(const PromptLogprobsResult& result, size_t num_tokens,
+  absl::Status TakePrompt(PromptLogprobsResult&& result, size_t num_tokens,
                           int vocab_size);
-  absl::Status TakeAttention(std::span<const float> scores, size_t num_tokens);
+  absl::Status TakeAttention(std::vector<float>&& scores, size_t num_tokens);
   absl::Status TakeWalked(const PromptLogprobsResult& result, size_t num_tokens,
                           int vocab_size);
   // Adds the tokens after a node to the scorings of a row of logits.

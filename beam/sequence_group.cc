@@ -530,7 +530,7 @@ void SequenceGroup::RecordEnd(const absl::StatusOr<Result>& result) {
   if (tracer_ != nullptr) tracer_->RecordEnd(result);
 }
 
-Result SequenceGroup::TakeResult() const {
+Result SequenceGroup::TakeResult() {
   CHECK(done_) << "request " << id() << " is not done";
   Result result;
   result.usage.num_prompt_tokens = num_prompt_tokens_;

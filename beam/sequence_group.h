@@ -239,9 +239,9 @@ class alignas(64) SequenceGroup {
   // in or after the prompt. Called in the order of plans, before the selection
   // result of the plan is applied. Errors: kInternal if they are for other
   // tokens; then the group must be dropped.
-  absl::Status TakeScoring(const PromptLogprobsResult& result,
-                           size_t num_tokens, int vocab_size) {
-    return scoring_.Take(result, num_tokens, vocab_size);
+  absl::Status TakeScoring(PromptLogprobsResult&& result, size_t num_tokens,
+                           int vocab_size) {
+    return scoring_.Take(std::move(result), num_tokens, vocab_size);
   }
 
   // Takes the draft model's drafts for its sequences, before Advance. Errors:
@@ -353,8 +353,9 @@ class alignas(64) SequenceGroup {
   const DecodeStrategy& strategy() const { return search_.strategy(); }
   // For validation and statistics.
   const GroupPages& pages() const { return pages_; }
-  // REQUIRES: done(). If it only scores, has_scored_all() before the drop.
-  Result TakeResult() const;
+  // Moves the result out, once. REQUIRES: done(). If it only scores,
+  // has_scored_all() before the drop.
+  Result TakeResult();
   // speculates(): steps may have drafts, or could at first. SetDraftCost sets
   // the current cost of drafts for the next steps.
   bool speculates() const { return speculation_.enabled(); }

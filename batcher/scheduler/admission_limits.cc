@@ -64,6 +64,13 @@ std::string CapacityHint(const PreparedRequest& prepared,
                       longer ? "`max_new_tokens`" : "");
 }
 
+int64_t NumAttentionScores(const Request& request) {
+  if (request.alignment == nullptr) return 0;
+  const AlignmentQuery& query = *request.alignment;
+  return (std::ssize(request.prompt_tokens) - FirstLogprob(request)) *
+         std::ssize(query.heads) * query.num_positions;
+}
+
 absl::Status TooFewPages(const PreparedRequest& prepared, int64_t needed,
                          const PagePool& pool) {
   absl::Status error = MakeFieldError(
@@ -85,6 +92,7 @@ RequestNeeds& RequestNeeds::operator+=(const RequestNeeds& other) {
   num_edits += other.num_edits;
   num_candidates += other.num_candidates;
   num_best += other.num_best;
+  num_attention_scores += other.num_attention_scores;
   return *this;
 }
 
@@ -107,7 +115,8 @@ RequestNeeds AdmissionLimits::NeedsOf(const PreparedRequest& prepared) const {
       .num_widest = NumSequences(request.params),
       .num_edits =
           WorstCaseEdits(prepared, vocab_size_, limits_.max_list_edits),
-      .num_candidates = MaxCandidates(prepared, vocab_size_)};
+      .num_candidates = MaxCandidates(prepared, vocab_size_),
+      .num_attention_scores = NumAttentionScores(request)};
   needs.num_best = needs.num_candidates * request.params.logprobs.value_or(0);
   return needs;
 }
@@ -152,6 +161,14 @@ absl::Status AdmissionLimits::CheckFits(const PreparedRequest& prepared,
         "the request can never fit: its `logprobs` report ", needs.num_best,
         " tokens beside its candidates", sizes(), limits_.max_best_tokens));
   }
+  if (needs.num_attention_scores > limits_.max_attention_scores) {
+    return MarkPermanent(MakeFieldError(
+        absl::StatusCode::kResourceExhausted,
+        "the request can never fit: its `alignment` has ",
+        needs.num_attention_scores, " scores of attention (",
+        prepared.request.alignment->heads.size(), " heads), there is room for ",
+        limits_.max_attention_scores));
+  }
   return absl::OkStatus();
 }
 
@@ -181,7 +198,8 @@ bool AdmissionLimits::CanAdmit(const RequestNeeds& next,
              std::min<int64_t>(max_sequences, limits_.max_beams) &&
          total.num_edits <= limits_.max_score_edits &&
          total.num_candidates <= limits_.max_candidates &&
-         total.num_best <= limits_.max_best_tokens;
+         total.num_best <= limits_.max_best_tokens &&
+         total.num_attention_scores <= limits_.max_attention_scores;
 }
 
 }  // namespace espalier

@@ -24,7 +24,8 @@
 
 namespace espalier {
 
-// Worst case of a request: pages at any time, other resources in one step.
+// Worst case of a request: pages and scores of attention at any time, other
+// resources in one step.
 struct RequestNeeds {
   int64_t num_pages = 0;
   int64_t num_sequences = 0;   // live ones: rows
@@ -32,6 +33,7 @@ struct RequestNeeds {
   int64_t num_edits = 0;       // score edits
   int64_t num_candidates = 0;  // in its result
   int64_t num_best = 0;        // tokens reported beside candidates
+  int64_t num_attention_scores = 0;  // in its result
 
   // Adds up the needs of both.
   RequestNeeds& operator+=(const RequestNeeds& other);

@@ -31,7 +31,7 @@ void ResultApplier::Apply(const PlanInFlight& plan, StepResult* result) {
     if (running != nullptr) running->group->OnAnswer();
   }
   for (size_t i = 0; i < plan.scored.size(); ++i) {
-    TakeScoring(result->scorings[i], plan.scored[i].second);
+    TakeScoring(std::move(result->scorings[i]), plan.scored[i].second);
   }
   if (!plan.only_decodes) FinishScored(plan);
   TakeDrafts(plan, result->drafts);
@@ -63,13 +63,14 @@ void ResultApplier::RecordCosts(const PlanInFlight& plan,
   }
 }
 
-void ResultApplier::TakeScoring(const PromptLogprobsResult& result,
+void ResultApplier::TakeScoring(PromptLogprobsResult&& result,
                                 size_t num_tokens) {
   RunningGroup* running = groups_->Find(result.request);
   if (running == nullptr) return;
   absl::Status status = groups_->out_of_memory();
   IfThereIsMemory([&] {
-    status = running->group->TakeScoring(result, num_tokens, vocab_size_);
+    status =
+        running->group->TakeScoring(std::move(result), num_tokens, vocab_size_);
   });
   if (!status.ok()) groups_->Finish(*running, status);
 }

@@ -51,7 +51,7 @@ class ResultApplier {
 
  private:
   void RecordCosts(const PlanInFlight& plan, const StepResult& result);
-  void TakeScoring(const PromptLogprobsResult& result, size_t num_tokens);
+  void TakeScoring(PromptLogprobsResult&& result, size_t num_tokens);
   // Ends those of the plan's requests that only score and have all their
   // scores.
   void FinishScored(const PlanInFlight& plan);

@@ -12,6 +12,7 @@
 #include "batcher/scheduler/scheduler.h"
 #include "model/transformer_model.h"
 #include "tests/batcher/toy_requests.h"
+#include "tests/executor/drive.h"
 #include "tests/family_references.h"
 #include "tests/status_matchers.h"
 #include "tests/unowned.h"
@@ -105,6 +106,73 @@ TEST_P(WhisperReferencesTest, PreemptedSharedAndWithDraftsTheyAreTheSame) {
   }
   EXPECT_GT(run.stats.num_preemptions, 0);
   EXPECT_GT(run.stats.num_cached_tokens, 0);
+}
+
+// Beside searches whose beams take pages away, and in steps that score a few
+// tokens each.
+TEST_P(WhisperReferencesTest, PreemptedAlignmentsAreTheSameToTheBit) {
+  const auto references = ReadWhisperReferences(GetParam());
+  const auto roomy = LoadWhisperPages(GetParam(), 3, 3000);
+  const EncoderDescription& encoder = *roomy->description().encoder;
+  AlignmentQuery query = {.num_positions = encoder.max_source_tokens,
+                          .num_text_tokens = 20};
+  for (int i = 0; i < encoder.reported_attention->num_layers; ++i) {
+    query.heads.push_back({i, 1});
+  }
+  const auto shared = std::make_shared<const AlignmentQuery>(query);
+  std::vector<Request> aligned;
+  std::vector<Request> mixed;
+  for (size_t i = 0; i < references.size(); ++i) {
+    Request request;
+    request.features = references[i].request.features;
+    for (int64_t t = 0; t < 30; ++t) {
+      request.params.decoder_prompt_tokens.push_back(4 + (t * i) % 11);
+    }
+    request.alignment = shared;
+    request.params.prefix_cache = i % 3 > 0;
+    aligned.push_back(request);
+    mixed.push_back(std::move(request));
+    mixed.push_back(references[i].request);
+    mixed.back().params.priority = i % 2;
+    mixed.back().params.prefix_cache = i % 3 > 0;
+  }
+  int num_preemptions = 0;
+  const auto run = [&](Model& model, std::vector<Request> requests,
+                       const SchedulerOptions& options) {
+    for (Request& request : requests) {
+      EXPECT_OK(ValidateRequest(model.description(), &request));
+    }
+    return Drive(
+        *MakeExecutor(&model, 1), requests,
+        {.scheduler = options, .before_plan = [&](Scheduler& scheduler, int) {
+           num_preemptions = scheduler.stats().num_preemptions;
+         }});
+  };
+  const Answers alone =
+      run(*roomy, aligned, {.max_running = 1, .validate_steps = true});
+  EXPECT_EQ(num_preemptions, 0);
+  int num_in_all = 0;
+  for (const int num_pages : {30, 36, 44, 60}) {
+    const auto model = LoadWhisperPages(GetParam(), 3, num_pages);
+    for (const int max_step_tokens : {6, 12, 40}) {
+      SCOPED_TRACE(Concat(num_pages, " pages, ", max_step_tokens, " tokens"));
+      const Answers together = run(*model, mixed,
+                                   {.max_step_tokens = max_step_tokens,
+                                    .prefill_share = 0.5,
+                                    .validate_steps = true});
+      num_in_all += num_preemptions;
+      for (size_t i = 0; i < aligned.size(); ++i) {
+        SCOPED_TRACE(i);
+        ASSERT_OK(alone[i]);
+        ASSERT_OK(together[2 * i]);
+        const Alignment& expected = *alone[i]->alignment;
+        const Alignment& alignment = *together[2 * i]->alignment;
+        EXPECT_EQ(alignment.attention_scores, expected.attention_scores);
+        EXPECT_EQ(alignment.log_probs, expected.log_probs);
+      }
+    }
+  }
+  EXPECT_GT(num_in_all, 0);
 }
 
 // openai's filters and decoders over the model's logits

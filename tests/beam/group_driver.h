@@ -43,6 +43,7 @@ class GroupDriver {
   absl::Status Finish();
 
   bool done() const;
+  SequenceGroup& group(size_t group_idx) { return *groups_[group_idx].group; }
   const SequenceGroup& group(size_t group_idx) const {
     return *groups_[group_idx].group;
   }

@@ -109,7 +109,7 @@ void AssertSame(const Result& result, const Request& request,
 
 void AssertResultIsThatOfTheStrategyAlone(const ToyModelOptions& options,
                                           const Request& request,
-                                          const GroupDriver& driver,
+                                          GroupDriver& driver,
                                           size_t group_idx) {
   const std::unique_ptr<DecodeStrategy> strategy =
       MakeStrategy(request.params, nullptr, nullptr);

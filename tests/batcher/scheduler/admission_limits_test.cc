@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -68,6 +69,28 @@ TEST_F(AdmissionLimitsTest, WhatNeverFitsIsRefusedWithTheFigures) {
   EXPECT_THAT(too_wide, StatusIs(absl::StatusCode::kResourceExhausted,
                                  HasSubstr("ranks 8 candidates")));
   EXPECT_FALSE(too_wide.GetPayload(kTooFewPages).has_value());
+}
+
+// All tokens but the last are aligned: 3 tokens, 2 heads, 5 positions.
+TEST_F(AdmissionLimitsTest, ScoresOfAttentionHaveALimitAloneAndTogether) {
+  Request request = Prepared(4, 1).request;
+  request.params.max_new_tokens = 0;
+  request.params.prompt_logprobs = 0;
+  request.alignment = std::make_shared<const AlignmentQuery>(AlignmentQuery{
+      .heads = {{0, 0}, {1, 0}}, .num_positions = 5, .num_text_tokens = 9});
+  const PreparedRequest prepared(request);
+  model_.limits.max_attention_scores = 30;
+  const AdmissionLimits fits = Make();
+  const RequestNeeds needs = fits.NeedsOf(prepared);
+  EXPECT_EQ(needs.num_attention_scores, 30);
+  EXPECT_OK(fits.CheckFits(prepared, needs));
+  EXPECT_TRUE(fits.CanAdmit(needs, {}, 1));
+  EXPECT_FALSE(fits.CanAdmit(needs, {.num_attention_scores = 1}, 1));
+  model_.limits.max_attention_scores = 29;
+  EXPECT_THAT(Make().CheckFits(prepared, needs),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("its alignment has 30 scores of attention (2 "
+                                 "heads), there is room for 29")));
 }
 
 PreparedRequest Speculating(Request request) {

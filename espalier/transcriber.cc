@@ -441,7 +441,7 @@ absl::Status Transcriber::Parts::Check(const TranscribeOptions& options) const {
   }
   if (options.word_timestamps && alignment_heads.empty()) {
     return InvalidField(OptionName{"word_timestamps"},
-                        " must be false: only a CPU reports the attention that "
+                        " must be false: the model reports no attention that "
                         "words are timed by",
                         Got("true"));
   }

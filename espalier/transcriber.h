@@ -109,8 +109,7 @@ struct TranscribeOptions {
 
   // Segments have words with their times and probabilities, by the attention of
   // the decoder's alignment heads. Times of segments are those of their words,
-  // and a window begins where the last word of the one before ended. On a CPU
-  // alone.
+  // and a window begins where the last word of the one before ended.
   bool word_timestamps = false;
   // Punctuation that is a part of the word after it, and of the one before.
   std::string prepend_punctuations{kPrependPunctuations};

@@ -17,7 +17,10 @@
 
 #include <cuda_runtime_api.h>
 
+#include <span>
+
 #include "absl/status/status.h"
+#include "base/alignment.h"
 #include "base/cuda_memory.h"
 #include "base/cuda_resources.h"
 #include "base/ids.h"
@@ -60,6 +63,18 @@ struct CudaSourceBatch {
   const int* cross_tables = nullptr;
 };
 
+// Consecutive tokens of a batch whose cross-attention is reported
+// (EncoderDescription::reported_attention). A value of the host.
+struct CudaAlignedTokens {
+  int first_token = 0;
+  int num_tokens = 0;
+  int source_table = 0;  // row of CudaBatch::cross_attention.tables
+  const AlignmentQuery* query = nullptr;  // in host memory
+  // [num_tokens, heads, num_positions]  f32, out: memory that the device
+  // writes in place, scale * q k^T before the softmax.
+  float* scores = nullptr;
+};
+
 // One call's batch, in device memory except for the counts.
 struct CudaBatch {
   int num_tokens = 0;
@@ -78,6 +93,8 @@ struct CudaBatch {
   // The encoder reads sources before the decoder reads tokens. A batch may have
   // sources alone; then only the tables of cross_attention are set.
   CudaSourceBatch sources = {};
+  // In host memory. A call that has any is not captured.
+  std::span<const CudaAlignedTokens> aligned = {};
 };
 
 class CudaModel {

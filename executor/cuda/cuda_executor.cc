@@ -12,6 +12,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "base/cuda_device_scope.h"
+#include "base/cuda_pinned_memory.h"
 #include "base/make_largest.h"
 #include "base/memory.h"
 #include "base/status.h"
@@ -75,6 +76,8 @@ absl::Status CheckAttention(const CudaStepLimits& limits) {
 // Pinned memory and the event of a step, used again kNumReports steps later.
 struct StepSlot {
   CudaDeltaBuffer delta;
+  // Scores of attention: as many as the largest step so far.
+  PinnedBuffer<float> scores;
   CudaEvent ended;
 };
 
@@ -167,6 +170,8 @@ class CudaExecutor::Impl {
   absl::Status ChangeState(const StepPlan& plan);
   absl::Status ReserveFor(const StepPlan& plan);
   absl::Status SwapPages(const StepPlan& plan);
+  // Places the scores of attention that the step reports.
+  absl::Status PlaceScores(StepSlot* slot, CudaStep* step);
   CudaMemoryParts MemoryParts() const;
   bool IsRunning(int slot) const;
   void CountLaunch();
@@ -364,6 +369,7 @@ absl::Status CudaExecutor::Impl::Launch(InFlight* started) {
                    builder_->Build(plan, ReserveFor(plan), &*delta_));
   started->was_waiting =
       num_launched_ > 0 && IsRunning((num_launched_ - 1) % kNumReports);
+  RETURN_IF_ERROR(PlaceScores(&slot, &started->step));
   RETURN_IF_ERROR(SwapPages(plan));
   for (const CudaGroupMove& move : started->step.moves) {
     RETURN_IF_ERROR(CudaMoveGroup(memory_->arrays().state, move.from, move.to,
@@ -401,6 +407,23 @@ absl::Status CudaExecutor::Impl::SwapPages(const StepPlan& plan) {
   }
 }
 
+absl::Status CudaExecutor::Impl::PlaceScores(StepSlot* slot, CudaStep* step) {
+  if (static_cast<int64_t>(slot->scores.size()) < step->num_scores) {
+    slot->scores = {};
+    ASSIGN_OR_RETURN(slot->scores,
+                     PinnedBuffer<float>::Create(step->num_scores));
+    const std::lock_guard lock(mutex_);
+    figures_.memory = MemoryParts();
+  }
+  float* next = slot->scores.data();
+  for (CudaAlignedTokens& aligned : step->aligned) {
+    aligned.scores = next;
+    next += int64_t{aligned.num_tokens} * std::ssize(aligned.query->heads) *
+            aligned.query->num_positions;
+  }
+  return absl::OkStatus();
+}
+
 // Allocates memory that only some steps need, before the first of these.
 absl::Status CudaExecutor::Impl::ReserveFor(const StepPlan& plan) {
   const bool has_noise =
@@ -427,9 +450,13 @@ CudaMemoryParts CudaExecutor::Impl::MemoryParts() const {
   parts.push_back({"beams and edits", memory_->num_bytes() - tables - masks});
   const CudaMemoryParts of_cache = cache_->memory();
   parts.insert(parts.end(), of_cache.begin(), of_cache.end());
-  parts.push_back({"answers", reports_.num_bytes(), true});
+  int64_t scores = 0;
   int64_t changes = 0;
-  for (const StepSlot& slot : slots_) changes += slot.delta.num_bytes();
+  for (const StepSlot& slot : slots_) {
+    scores += static_cast<int64_t>(slot.scores.size_bytes());
+    changes += slot.delta.num_bytes();
+  }
+  parts.push_back({"answers", reports_.num_bytes() + scores, true});
   parts.push_back({"changes of a step", changes, true});
   return parts;
 }
@@ -476,8 +503,13 @@ absl::StatusOr<StepResult> CudaExecutor::Impl::Finish(
     for (const CudaStep::Answer& answer : in_flight.step.answers) {
       result.selections.push_back(report.Read(answer));
     }
+    const float* const scores = slots_[in_flight.slot].scores.data();
     for (const CudaStep::Scored& scored : in_flight.step.scorings) {
       result.scorings.push_back(report.Read(scored));
+      if (scored.num_scores == 0) continue;
+      const float* const first = scores + scored.first_score;
+      result.scorings.back().attention_scores.assign(first,
+                                                     first + scored.num_scores);
     }
     result.forward_time =
         absl::Nanoseconds(header.ended_ns - header.started_ns);

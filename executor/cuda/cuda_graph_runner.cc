@@ -96,7 +96,9 @@ absl::Status CudaGraphRunner::Enqueue(const CudaStep& step) {
 }
 
 absl::Status CudaGraphRunner::EnqueueStep(const CudaStep& step) {
-  if (!step.is_replayable) return EnqueueAll(step.shape, step.sources);
+  if (!step.is_replayable) {
+    return EnqueueAll(step.shape, step.sources, step.aligned);
+  }
   const CudaStepShape shape = ShapeOfGraph(step.shape);
   ASSIGN_OR_RETURN(const CudaGraph* const graph, graphs_.Get(shape, [&] {
     return CaptureGraph(stream_, [&] { return EnqueueAll(shape); });
@@ -195,7 +197,8 @@ CudaStepShape CudaGraphRunner::ShapeOfGraph(const CudaStepShape& step) const {
 }
 
 absl::Status CudaGraphRunner::EnqueueAll(
-    const CudaStepShape& shape, std::span<const CudaSourceRead> sources) {
+    const CudaStepShape& shape, std::span<const CudaSourceRead> sources,
+    std::span<const CudaAlignedTokens> aligned) {
   const CudaStepArrays& arrays = memory_->arrays();
   RETURN_IF_ERROR(CudaPrepareInputs(arrays.state, shape.num_rows, stream_));
   if (shape.max_copies > 0) {
@@ -221,7 +224,7 @@ absl::Status CudaGraphRunner::EnqueueAll(
       return EnqueueMasks(shape, beside);
     });
   }
-  if (status.ok()) status = EnqueueForward(shape, sources);
+  if (status.ok()) status = EnqueueForward(shape, sources, aligned);
   if (finds_masks) status.Update(mask_fork_.Join(stream_));
   RETURN_IF_ERROR(status);
   if (shape.has_edited_rows) {
@@ -241,14 +244,17 @@ absl::Status CudaGraphRunner::EnqueueAll(
 }
 
 absl::Status CudaGraphRunner::EnqueueForward(
-    const CudaStepShape& shape, std::span<const CudaSourceRead> sources) {
+    const CudaStepShape& shape, std::span<const CudaSourceRead> sources,
+    std::span<const CudaAlignedTokens> aligned) {
   // After the copies: a page that is copied from may be a source's from now
   // on.
   if (!sources.empty()) {
     RETURN_IF_ERROR(source_reader_->Enqueue(sources, stream_));
   }
   if (shape.num_tokens == 0) return absl::OkStatus();
-  return model_->Enqueue(BatchOf(shape), logits_.data(), stream_);
+  CudaBatch batch = BatchOf(shape);
+  batch.aligned = aligned;
+  return model_->Enqueue(batch, logits_.data(), stream_);
 }
 
 absl::Status CudaGraphRunner::EnqueueMasks(const CudaStepShape& shape,

@@ -84,12 +84,14 @@ class CudaGraphRunner {
 
   CudaStepShape ShapeOfGraph(const CudaStepShape& step) const;
   absl::Status EnqueueAll(const CudaStepShape& shape,
-                          std::span<const CudaSourceRead> sources = {});
+                          std::span<const CudaSourceRead> sources = {},
+                          std::span<const CudaAlignedTokens> aligned = {});
   int vocab_size() const { return model_->description().vocab_size; }
   CudaBatch BatchOf(const CudaStepShape& shape) const;
   CudaRowHistories RowHistories(const CudaStepShape& shape) const;
   absl::Status EnqueueForward(const CudaStepShape& shape,
-                              std::span<const CudaSourceRead> sources);
+                              std::span<const CudaSourceRead> sources,
+                              std::span<const CudaAlignedTokens> aligned);
   absl::Status EnqueueMasks(const CudaStepShape& shape, cudaStream_t stream);
   const uint32_t* MasksOf(const CudaStepShape& shape) const;
   CudaSelectInputs InputsWithin(const CudaSelectBounds& bounds) const;

@@ -65,8 +65,10 @@ __global__ __launch_bounds__(
   GridDependencyWait();
   if (static_cast<int>(blockIdx.x) >= *in.num_logprob_queries) return;
   const CudaLogprobQuery asked = in.asked[blockIdx.x];
-  const int size = in.vocab_size;
-  const RowPieces<T> row(in.logits, asked.row, size);
+  const int size = asked.vocab_end > 0 ? asked.vocab_end : in.vocab_size;
+  const RowPieces<T> row(
+      static_cast<const T*>(in.logits) + size_t(asked.row) * in.vocab_size,
+      size);
   const float logit = RowLogits<T>(row.logits(), size).Logit(asked.token);
   const int num_tiles = cuda_logits::NumTiles(size);
   const int warp = threadIdx.x / kWarpSize;

@@ -17,10 +17,13 @@
 namespace espalier {
 
 // A request for the log-probability of a token.
-// REQUIRES: token in [0, vocab_size).
+// REQUIRES: token in [0, vocab_size), and below vocab_end if that is set.
 struct CudaLogprobQuery {
   int row = 0;  // row of logits
   TokenId token = 0;
+  // The row ends before it, as if it were the size of the vocabulary. 0: it
+  // does not.
+  int vocab_end = 0;
 };
 
 // NaN counts as -inf, as in selection. A row without a logit above -inf has a

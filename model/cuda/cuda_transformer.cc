@@ -74,7 +74,9 @@ std::optional<EncoderDescription> DescribeEncoder(
       .max_source_tokens = std::min(config.encoder->max_tokens, max_tokens),
       .features = config.encoder->feature_shape(),
       .decoder_prompt = {config.encoder->decoder_start_token_id},
-      .token_without_position = config.token_without_position};
+      .token_without_position = config.token_without_position,
+      .reported_attention =
+          AttentionShape{config.num_layers(), config.num_heads}};
 }
 
 ModelDescription Describe(const TransformerConfig& config,

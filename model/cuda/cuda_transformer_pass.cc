@@ -5,9 +5,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <utility>
 
 #include "base/status.h"
+#include "kernels/attention/cuda_attention_scores.h"
 #include "kernels/elementwise/cuda_residual.h"
 #include "kernels/kv_cache/cuda_rotate_and_store.h"
 
@@ -478,9 +481,47 @@ absl::Status CudaTransformerPass::AttendToSource(int layer_idx,
                                CudaEpilogue::kStore, scratch_.qkv, stream));
   RETURN_IF_ERROR(FinishHeads({.bias = query.bias}, config_.num_heads,
                               /*num_kv_heads=*/0, batch.num_tokens, stream));
+  for (const CudaAlignedTokens& aligned : batch.aligned) {
+    RETURN_IF_ERROR(ReportScores(layer_idx, aligned, batch, stream));
+  }
   return CudaAttention(batch.cross_attention, attention_shape(), scratch_.qkv,
                        weights_.widths.q, kv_.cache, layer_idx,
                        scratch_.attended, scratch_.attention, device_, stream);
+}
+
+// Reports the scores of the query's heads of a layer, of which `qkv` has the
+// queries of cross-attention.
+absl::Status CudaTransformerPass::ReportScores(int layer_idx,
+                                               const CudaAlignedTokens& aligned,
+                                               const CudaBatch& batch,
+                                               cudaStream_t stream) {
+  const AlignmentQuery& query = *aligned.query;
+  const int q_width = weights_.widths.q;
+  CudaAttentionScoresInputs inputs = {
+      .num_queries = aligned.num_tokens,
+      .num_positions = query.num_positions,
+      .num_places = static_cast<int>(query.heads.size()),
+      .q_stride = q_width,
+      .q = static_cast<const std::byte*>(scratch_.qkv) +
+           int64_t{aligned.first_token} * q_width * NumBytes(options_.dtype),
+      .table =
+          batch.cross_attention.tables +
+          int64_t{aligned.source_table} * batch.cross_attention.table_stride};
+  CudaScoredHeads& heads = inputs.heads;
+  for (int i = 0; i < inputs.num_places; ++i) {
+    if (query.heads[i].layer == layer_idx) {
+      heads.heads[heads.count] = query.heads[i].head;
+      heads.places[heads.count++] = i;
+    }
+    const bool is_last = i + 1 == inputs.num_places;
+    if (heads.count == 0 || (heads.count < kMaxCudaScoredHeads && !is_last)) {
+      continue;
+    }
+    RETURN_IF_ERROR(CudaAttentionScores(inputs, attention_shape(), kv_.cache,
+                                        layer_idx, aligned.scores, stream));
+    heads.count = 0;
+  }
+  return absl::OkStatus();
 }
 
 CudaTransformerPass::AttentionOutput CudaTransformerPass::CrossOutputOf(

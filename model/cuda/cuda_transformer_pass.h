@@ -117,6 +117,8 @@ class CudaTransformerPass {
   // output of cross-attention to `attended`.
   absl::Status AttendToSource(int layer_idx, const CudaBatch& batch,
                               cudaStream_t stream);
+  absl::Status ReportScores(int layer_idx, const CudaAlignedTokens& aligned,
+                            const CudaBatch& batch, cudaStream_t stream);
   static AttentionOutput OutputOf(const CudaWeightParts& layer);
   static AttentionOutput CrossOutputOf(const CudaWeightParts& layer);
   absl::StatusOr<TokenRows> KeepLogitsTokens(const CudaBatch& batch,

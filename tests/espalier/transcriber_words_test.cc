@@ -226,7 +226,7 @@ TEST_F(TranscriberWordsTest, HeadsAreThoseOfTheDirectory) {
   }
 }
 
-// As models on a GPU do.
+// As a caller's own model may.
 class ModelWithoutAttention : public Model {
  public:
   explicit ModelWithoutAttention(std::unique_ptr<TransformerModel> model)
@@ -260,9 +260,11 @@ TEST_F(TranscriberWordsTest, ModelsThatReportNoAttentionHaveNone) {
       std::make_shared<Generator>(*std::move(generator)), directory.path());
   ASSERT_OK(transcriber);
   TranscribeOptions options = WithWords();
-  EXPECT_THAT(transcriber->Check(options),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("word_timestamps must be false: only a CPU")));
+  EXPECT_THAT(
+      transcriber->Check(options),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               HasSubstr("word_timestamps must be false: the model reports "
+                         "no attention")));
   options.word_timestamps = false;
   EXPECT_OK(transcriber->TranscribeFile(NoiseFile(1.5), options));
 }

@@ -544,8 +544,8 @@ Where the text of one window goes wrong and the next ones follow it,
 Options have the names of openai/whisper and faster-whisper, with - or with _,
 and their defaults; --vad-model is --vad-filter.
 
-With --word-timestamps true, on a CPU, each word has its times and probability
-in JSON, and subtitles are made of words: --max-line-width 42 and
+With --word-timestamps true each word has its times and probability in
+JSON, and subtitles are made of words: --max-line-width 42 and
 --max-line-count 2 as in films, --highlight-words true for songs.
 
 Exit code: 0 if every file succeeded, 1 if some failed, 2 if none succeeded,

@@ -287,7 +287,7 @@ void AddWordOptions(CLI::App* command, TranscribeCommandOptions* options) {
     command->add_option(name, *marks, help)->option_text("TEXT")->group(kWords);
   };
   AddBool(command, "--word-timestamps",
-          "times of words, in json and subtitles; on a CPU; default false",
+          "times of words, in json and subtitles; default false",
           &transcribe.word_timestamps)
       ->group(kWords);
   add_marks("--prepend-punctuations",

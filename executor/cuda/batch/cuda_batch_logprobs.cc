@@ -19,11 +19,14 @@ CudaLogprobPlace CudaBatchLogprobs::AskGroup(
 
 CudaLogprobPlace CudaBatchLogprobs::AskKnown(
     int first_logits_row, std::span<const TokenId> next, int num_logprobs,
-    CudaBatchArrays<HostArray>* batch) {
+    int num_text_tokens, CudaBatchArrays<HostArray>* batch) {
   CudaLogprobCounts& counts = batch->logprob_counts[0];
   CudaLogprobPlace place = {.first_asked = counts.num_logprob_queries};
   for (size_t i = 0; i < next.size(); ++i) {
-    known.push_back({first_logits_row + static_cast<int>(i), next[i]});
+    known.push_back(
+        {.row = first_logits_row + static_cast<int>(i),
+         .token = next[i],
+         .vocab_end = next[i] < num_text_tokens ? num_text_tokens : 0});
   }
   counts.num_logprob_queries += static_cast<int>(next.size());
   AddBest(first_logits_row, static_cast<int>(next.size()), num_logprobs, batch,

@@ -381,7 +381,8 @@ void CudaInputBatch::PlaceDraftRows(int padded_rows) {
 }
 
 CudaLogprobPlace CudaInputBatch::AddPromptLogprobRows(
-    int first_token, std::span<const TokenId> next, int num_logprobs) {
+    int first_token, std::span<const TokenId> next, int num_logprobs,
+    int num_text_tokens) {
   const int first_logits_row = num_logits_rows();
   AddLogitsRows(static_cast<int>(next.size()));
   for (size_t i = 0; i < next.size(); ++i) {
@@ -389,7 +390,8 @@ CudaLogprobPlace CudaInputBatch::AddPromptLogprobRows(
   }
   prompt_cum_log_probs.resize(prompt_logits_tokens.size());
   AddReaders(CudaArrayReaders::kWithLogprobs);
-  return log_probs.AskKnown(first_logits_row, next, num_logprobs, this);
+  return log_probs.AskKnown(first_logits_row, next, num_logprobs,
+                            num_text_tokens, this);
 }
 
 void CudaInputBatch::Pad(int padded_rows, int padding_table) {

@@ -125,11 +125,13 @@ struct CudaInputBatch : CudaBatchArrays<HostArray> {
       const CudaGroup& group, const CudaGroupRequest& request,
       std::span<const int> last_tokens, std::span<const float> cum_log_probs);
   // Adds rows of logits after the tokens from `first_token` on; `next` are the
-  // tokens that follow these.
+  // tokens that follow these. Log-probabilities of those below
+  // `num_text_tokens` are among the tokens below it.
   // REQUIRES: all other rows were added before.
   CudaLogprobPlace AddPromptLogprobRows(int first_token,
                                         std::span<const TokenId> next,
-                                        int num_logprobs);
+                                        int num_logprobs,
+                                        int num_text_tokens = 0);
   // Adds padding rows after the rows of beams, up to `padded_rows`.
   // REQUIRES: there are no prompts yet.
   void Pad(int padded_rows, int padding_table);

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "base/ids.h"
+#include "exec_request/cuda_model.h"
 #include "exec_request/step_plan.h"
 #include "executor/cuda/batch/cuda_batch_logprobs.h"
 #include "executor/cuda/batch/cuda_groups.h"
@@ -89,8 +90,15 @@ struct CudaStep {
     RequestId request = {};
     std::vector<TokenId> tokens = {};
     CudaLogprobPlace place = {};
+    // Its scores of attention, in memory of the step.
+    int64_t first_score = 0;
+    int64_t num_scores = 0;
   };
   std::vector<Scored> scorings;
+  // The tokens of those `scorings` that have scores, in their order, and the
+  // number of all scores. The executor sets where they are written.
+  std::vector<CudaAlignedTokens> aligned;
+  int64_t num_scores = 0;
 };
 
 }  // namespace espalier

@@ -339,7 +339,7 @@ absl::Status CudaStepBuilder::LayOutPrompts(const StepPlan& plan,
                              .num_stored = source.num_stored});
   }
   LayOutLogitsRows(plan, first_tokens, batch, step);
-  return LayOutScorings(plan, first_tokens, batch, step);
+  return LayOutScorings(plan, first_tokens, tables, batch, step);
 }
 
 // Returns for each row by how many positions the device may advance its start.
@@ -410,6 +410,7 @@ void CudaStepBuilder::LayOutLogitsRows(const StepPlan& plan,
 
 absl::Status CudaStepBuilder::LayOutScorings(const StepPlan& plan,
                                              std::span<const int> first_tokens,
+                                             std::span<const RowTables> tables,
                                              CudaInputBatch* batch,
                                              CudaStep* step) {
   for (const PlanPromptLogprobs& scoring : plan.scorings) {
@@ -426,9 +427,27 @@ absl::Status CudaStepBuilder::LayOutScorings(const StepPlan& plan,
     }
     const int first_logits_row = row.num_tokens - row.num_logits + skipped;
     scored.tokens = scoring.tokens;
-    scored.place =
-        batch->AddPromptLogprobRows(first_tokens[row_idx] + first_logits_row,
-                                    scoring.tokens, scoring.num_logprobs);
+    const int first_token = first_tokens[row_idx] + first_logits_row;
+    const AlignmentQuery* const query = scoring.alignment.get();
+    scored.place = batch->AddPromptLogprobRows(
+        first_token, scoring.tokens, scoring.num_logprobs,
+        query != nullptr ? query->num_text_tokens : 0);
+    if (query == nullptr) continue;
+    const PlanSource* const source = plan.source_of(row_idx);
+    if (source == nullptr || query->num_positions > LengthOf(source)) {
+      return InvalidArgument("an alignment is of ", query->num_positions,
+                             " positions, the row's source has ",
+                             LengthOf(source));
+    }
+    step->aligned.push_back(
+        {.first_token = first_token,
+         .num_tokens = static_cast<int>(std::ssize(scoring.tokens)),
+         .source_table = tables[row_idx].source,
+         .query = query});
+    scored.first_score = step->num_scores;
+    scored.num_scores = std::ssize(scoring.tokens) * std::ssize(query->heads) *
+                        query->num_positions;
+    step->num_scores += scored.num_scores;
   }
   return absl::OkStatus();
 }

@@ -102,15 +102,16 @@ class CudaStepBuilder {
                   CudaInputBatch* batch) const;
   void LayOutLogitsRows(const StepPlan& plan, std::span<const int> first_tokens,
                         CudaInputBatch* batch, CudaStep* step);
-  absl::Status LayOutScorings(const StepPlan& plan,
-                              std::span<const int> first_tokens,
-                              CudaInputBatch* batch, CudaStep* step);
   // Tables of a row that is fed from the plan: for its own pages and for its
   // source's. -1 for other rows.
   struct RowTables {
     int own = -1;
     int source = -1;
   };
+  absl::Status LayOutScorings(const StepPlan& plan,
+                              std::span<const int> first_tokens,
+                              std::span<const RowTables> tables,
+                              CudaInputBatch* batch, CudaStep* step);
   absl::StatusOr<std::vector<RowTables>> PromptTables(const StepPlan& plan);
   // Sets the source of the row's group.
   void PutSource(const StepPlan& plan, int row, CudaGroup* group);

@@ -18,6 +18,7 @@
 #include "model/cuda/cuda_transformer.h"
 #include "model/safetensors.h"
 #include "model/transformer_model.h"
+#include "speech/token_times.h"
 #include "tests/executor/cuda/cuda_executor_fixture.h"
 #include "tests/executor/cuda/executor_log_probs.h"
 #include "tests/executor/drive.h"
@@ -445,6 +446,118 @@ TEST(CudaTimestampsTest, HypothesesAreThoseOfTheHost) {
     comparison.Print("times");
     EXPECT_LE(comparison.num_with_swaps, 1);
   }
+}
+
+class CudaAlignmentTest : public ::testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(Models, CudaAlignmentTest,
+                         ::testing::ValuesIn(WhisperModels()),
+                         [](const auto& model) { return model.param; });
+
+// Ask for some heads, the last layer's first, and some positions.
+std::vector<Request> AlignmentRequests(const std::string& name,
+                                       const EncoderDescription& encoder) {
+  const auto file =
+      SafetensorsFile::Open(EncoderModelPath(name) + "/logits.safetensors");
+  EXPECT_OK(file);
+  const AttentionShape& shape = *encoder.reported_attention;
+  std::vector<Request> requests;
+  for (int i = 0; i < 8; ++i) {
+    AlignmentQuery query = {.num_positions = encoder.max_source_tokens - i % 3,
+                            .num_text_tokens = i % 2 == 0 ? 20 : 1};
+    for (int layer = shape.num_layers - 1; layer >= 0; --layer) {
+      for (int head = i % 2; head < shape.num_heads; ++head) {
+        query.heads.push_back({layer, head});
+      }
+    }
+    Request& request = requests.emplace_back();
+    request.features = StoredFeatures(*file, i % kNumWhisperFeatures);
+    std::mt19937 random(i);
+    for (int t = 0; t < 3 + 4 * i; ++t) {
+      request.params.decoder_prompt_tokens.push_back(4 + random() % 50);
+    }
+    request.alignment = std::make_shared<const AlignmentQuery>(query);
+  }
+  return requests;
+}
+
+// The positions that words are timed by.
+std::vector<int> TimesOf(const Request& request, const Alignment& alignment) {
+  const AlignmentQuery& query = *request.alignment;
+  const auto num_tokens = static_cast<int>(alignment.log_probs.size());
+  return AlignRows(
+      AlignmentMatrix({.values = alignment.attention_scores,
+                       .num_tokens = num_tokens,
+                       .num_heads = static_cast<int>(query.heads.size()),
+                       .num_positions = query.num_positions},
+                      0, num_tokens),
+      num_tokens, query.num_positions);
+}
+
+// Alone, and beside searches that share their sources and take pages away, in
+// steps that feed parts of them.
+TEST_P(CudaAlignmentTest, IsThatOfTheHost) {
+  auto on_cpu = TransformerModel::Load(
+      EncoderModelPath(GetParam()), {.kv_cache_bytes = 16 << 20}, MakePool(1));
+  ASSERT_OK(on_cpu);
+  std::vector<Request> requests =
+      AlignmentRequests(GetParam(), *(*on_cpu)->description().encoder);
+  for (Request& request : requests) {
+    ASSERT_OK(ValidateRequest((*on_cpu)->description(), &request));
+  }
+  const Answers expected =
+      Drive(*MakeExecutor(on_cpu->get(), MakePool(1)), requests, {});
+  std::vector<Request> mixed = requests;
+  for (Request& search : RequestsOf(EncoderReferences(GetParam()))) {
+    ASSERT_OK(ValidateRequest((*on_cpu)->description(), &search));
+    mixed.push_back(std::move(search));
+  }
+  int num_tokens = 0;
+  int num_other_times = 0;
+  double worst = 0;
+  for (const bool is_alone : {true, false}) {
+    SCOPED_TRACE(is_alone);
+    const auto steps = LoadOnDevice(
+        GetParam(), {.page_size = 3,
+                     .max_tokens = 64,
+                     .kv_cache_bytes = is_alone ? 16 << 20 : 1 << 19});
+    const Answers answers =
+        Drive(*steps, is_alone ? requests : mixed,
+              {.num_in_flight = 2,
+               .scheduler = {.max_step_tokens = is_alone ? 60 : 17,
+                             .validate_steps = true}});
+    for (size_t i = 0; i < requests.size(); ++i) {
+      SCOPED_TRACE(i);
+      ASSERT_OK(expected[i]);
+      ASSERT_OK(answers[i]);
+      ASSERT_TRUE(answers[i]->alignment.has_value());
+      const Alignment& host = *expected[i]->alignment;
+      const Alignment& device = *answers[i]->alignment;
+      ASSERT_EQ(device.log_probs.size(), host.log_probs.size());
+      for (size_t t = 0; t < host.log_probs.size(); ++t) {
+        EXPECT_NEAR(device.log_probs[t], host.log_probs[t],
+                    kDeviceLogitsTolerance)
+            << t;
+      }
+      ASSERT_EQ(device.attention_scores.size(), host.attention_scores.size());
+      for (size_t s = 0; s < host.attention_scores.size(); ++s) {
+        const double error =
+            std::abs(device.attention_scores[s] - host.attention_scores[s]);
+        worst = std::isnan(error) ? INFINITY : std::max(worst, error);
+      }
+      const std::vector<int> times = TimesOf(requests[i], device);
+      const std::vector<int> host_times = TimesOf(requests[i], host);
+      for (size_t t = 0; t < times.size(); ++t) {
+        num_other_times += times[t] != host_times[t];
+      }
+      num_tokens += static_cast<int>(times.size());
+    }
+  }
+  std::printf("%s: %d tokens, %d with another time, scores within %g\n",
+              GetParam().c_str(), num_tokens, num_other_times, worst);
+  EXPECT_LE(worst, kDeviceLogitsTolerance);
+  EXPECT_GT(num_tokens, 200);
+  // Paths of nearly equal sums.
+  EXPECT_LE(num_other_times, num_tokens / 50);
 }
 
 // Forced tokens without an encoder.

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <memory>
 #include <random>
 #include <string>
@@ -18,7 +19,9 @@
 #include "executor/cuda/cuda_executor.h"
 #include "model/cuda/cuda_transformer.h"
 #include "model/transformer_model.h"
+#include "tests/executor/cuda/cuda_executor_fixture.h"
 #include "tests/executor/cuda/executor_log_probs.h"
+#include "tests/executor/drive.h"
 #include "tests/model/feeder.h"
 #include "tests/model/tiny_model.h"
 #include "tests/status_matchers.h"
@@ -104,7 +107,7 @@ class WhisperMaker {
 };
 
 // Frames that change slowly, as those of speech.
-std::shared_ptr<const EncoderInput> SmoothInput(int seed) {
+std::shared_ptr<const FeatureMatrix> SmoothFeatures(int seed) {
   std::mt19937 random(seed);
   std::normal_distribution<float> normal(0, 0.2);
   FeatureMatrix features = {
@@ -116,7 +119,7 @@ std::shared_ptr<const EncoderInput> SmoothInput(int seed) {
                                 normal(random));
     }
   }
-  return InputOf(std::make_shared<const FeatureMatrix>(std::move(features)));
+  return std::make_shared<const FeatureMatrix>(std::move(features));
 }
 
 std::vector<std::vector<float>> LogProbsOfWindows(Model* model,
@@ -124,8 +127,8 @@ std::vector<std::vector<float>> LogProbsOfWindows(Model* model,
   Feeder feeder(model);
   std::vector<Feeder::Row> rows;
   for (int window = 0; window < 3; ++window) {
-    rows.push_back(
-        {feeder.AddInput(SmoothInput(window)), {3, 10, 20 + window}});
+    rows.push_back({feeder.AddInput(InputOf(SmoothFeatures(window))),
+                    {3, 10, 20 + window}});
   }
   std::vector<std::vector<float>> result;
   for (const LogitsRows& row : feeder.Step(rows)) {
@@ -185,6 +188,48 @@ TEST(CudaWhisperTest, WindowsOfPublishedSizesMatchTheCpu) {
           LogProbsOfWindows(&on_device, /*has_logits=*/false), expected);
       EXPECT_LE(distance, c.bound)
           << NameOf(c.dtype) << " " << NameOf(c.weights) << " " << max_tokens;
+    }
+  }
+}
+
+// All heads look at a part of the source.
+TEST(CudaWhisperTest, AlignmentsOfPublishedSizesMatchTheCpu) {
+  const TempDirectory directory(FilesOf(WhisperMaker().Make()));
+  AlignmentQuery query = {.heads = {{1, 1}, {0, 0}, {1, 0}, {0, 1}},
+                          .num_positions = kNumPositions - 77,
+                          .num_text_tokens = 30};
+  std::vector<Request> requests(2);
+  for (int i = 0; i < 2; ++i) {
+    requests[i].features = SmoothFeatures(i);
+    requests[i].params.decoder_prompt_tokens = {3, 10, 20 + i, 40, 41, 7, 9};
+    requests[i].alignment = std::make_shared<const AlignmentQuery>(query);
+  }
+  auto on_cpu = TransformerModel::Load(
+      directory.path(), {.kv_cache_bytes = 32 << 20}, MakePool(2));
+  ASSERT_OK(on_cpu);
+  for (Request& request : requests) {
+    ASSERT_OK(ValidateRequest((*on_cpu)->description(), &request));
+  }
+  const Answers expected =
+      Drive(*MakeExecutor(on_cpu->get(), MakePool(2)), requests, {});
+  for (const auto& [dtype, bound] : {std::pair{DType::kFloat32, 1e-5},
+                                     {DType::kBFloat16, 3e-2},
+                                     {DType::kFloat16, 4e-3}}) {
+    auto loaded = CudaTransformer::Load(
+        directory.path(), {.kv_cache_bytes = 32 << 20, .dtype = dtype},
+        *CudaDevice::Open(0));
+    ASSERT_OK(loaded);
+    const auto steps = CudaExecutor::Create(*std::move(loaded), {});
+    ASSERT_OK(steps);
+    const Answers answers = Drive(**steps, requests, {.num_in_flight = 2});
+    for (size_t i = 0; i < requests.size(); ++i) {
+      ASSERT_OK(expected[i]);
+      ASSERT_OK(answers[i]);
+      const double distance =
+          RelativeDistance({answers[i]->alignment->attention_scores},
+                           {expected[i]->alignment->attention_scores});
+      std::printf("%s: scores are %g off\n", NameOf(dtype).data(), distance);
+      EXPECT_LE(distance, bound) << NameOf(dtype);
     }
   }
 }

@@ -94,6 +94,34 @@ TEST_P(CudaLogprobsTest, EqualsTheDefinition) {
   }
 }
 
+// As of a row of its first logits alone, to the bit.
+TEST_P(CudaLogprobsTest, EndsARowBeforeTheVocabularyDoes) {
+  for (const char* kind : {"normal", "outliers", "holes"}) {
+    for (const int size : {17, 2049, 51865}) {
+      const std::vector<std::vector<float>> rows(2, Row(kind, size));
+      for (const int end : {1, size / 3, size - 1, size}) {
+        const std::vector<std::vector<float>> cut(
+            2, std::vector(rows[0].begin(), rows[0].begin() + end));
+        std::vector<CudaLogprobQuery> asked, whole;
+        for (const int token : {0, end / 2, end - 1}) {
+          asked.push_back({.row = 1, .token = token, .vocab_end = end});
+          asked.push_back({.row = 1, .token = token});
+          whole.push_back({.row = 1, .token = token});
+        }
+        const auto found = Score(rows, asked, GetParam());
+        const auto of_cut = Score(cut, whole, GetParam());
+        const auto of_all = Score(rows, whole, GetParam());
+        for (size_t i = 0; i < whole.size(); ++i) {
+          EXPECT_EQ(found[2 * i].log_prob, of_cut[i].log_prob);
+          EXPECT_EQ(found[2 * i].rank, of_cut[i].rank);
+          EXPECT_EQ(found[2 * i + 1].log_prob, of_all[i].log_prob);
+          EXPECT_EQ(found[2 * i + 1].rank, of_all[i].rank);
+        }
+      }
+    }
+  }
+}
+
 // Log-probabilities use the log-sum that selection has computed.
 TEST_P(CudaLogprobsTest, HasTheBitsOfSelection) {
   for (const int size : {17, 5000, 140000}) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <memory>
 #include <vector>
 
 #include "executor/cuda/step/cuda_step_builder.h"
@@ -123,6 +124,61 @@ TEST_F(CudaStepSourcesTest, RowsOfNobodyHaveASourceInTheirTable) {
               ElementsAre(table, table));
   ASSERT_EQ(step.sources.size(), 1u);
   EXPECT_EQ(step.sources[0].table, table);
+}
+
+// The last three tokens of the second row are aligned.
+TEST_F(CudaStepSourcesTest, AlignmentsNameTokensTablesAndScores) {
+  AlignmentQuery query = {
+      .heads = {{0, 0}, {1, 1}}, .num_positions = 5, .num_text_tokens = 3};
+  source_.AddRow(std::vector<TokenId>(9, 7), std::vector<TokenId>{1, 2, 3}, 0);
+  const int row = source_.AddRow(std::vector<TokenId>(6, 7),
+                                 std::vector<TokenId>{1, 2, 4, 1}, 3);
+  const int first_logits = source_.plan.rows[row].first_logits;
+  source_.plan.scorings.push_back(
+      {.request = RequestId{5},
+       .first_logits = first_logits,
+       .tokens = {4, 1},
+       .alignment = std::make_shared<const AlignmentQuery>(query)});
+  query.num_positions = 6;
+  source_.plan.scorings.push_back(
+      {.request = RequestId{5},
+       .first_logits = first_logits + 2,
+       .tokens = {2},
+       .alignment = std::make_shared<const AlignmentQuery>(query)});
+  const StepPlan plan = source_.plan;  // which a step points into
+  const CudaStep step = Build();
+  ASSERT_EQ(step.aligned.size(), 2u);
+  EXPECT_EQ(step.aligned[0].first_token, 4);
+  EXPECT_EQ(step.aligned[0].num_tokens, 2);
+  EXPECT_EQ(step.aligned[0].source_table, memory_->row_table(1));
+  EXPECT_EQ(step.aligned[0].query, plan.scorings[0].alignment.get());
+  EXPECT_EQ(step.aligned[1].first_token, 6);
+  EXPECT_EQ(step.scorings[0].first_score, 0);
+  EXPECT_EQ(step.scorings[0].num_scores, 2 * 2 * 5);
+  EXPECT_EQ(step.scorings[1].first_score, 2 * 2 * 5);
+  EXPECT_EQ(step.scorings[1].num_scores, 2 * 6);
+  EXPECT_EQ(step.num_scores, 2 * 2 * 5 + 2 * 6);
+  // Row of logits, token and end of the row.
+  EXPECT_THAT(
+      Sent(reinterpret_cast<const int*>(memory_->arrays().log_probs.asked), 9),
+      ElementsAre(0, 4, 0, 1, 1, 3, 2, 2, 3));
+}
+
+TEST_F(CudaStepSourcesTest, AnAlignmentLongerThanItsSourceIsRefused) {
+  const int row =
+      source_.AddRow(std::vector<TokenId>(6, 7), std::vector<TokenId>{1, 2}, 1);
+  source_.plan.scorings.push_back(
+      {.request = RequestId{5},
+       .first_logits = source_.plan.rows[row].first_logits,
+       .tokens = {4},
+       .alignment = std::make_shared<const AlignmentQuery>(AlignmentQuery{
+           .heads = {{0, 0}}, .num_positions = 7, .num_text_tokens = 3})});
+  StepPlan plan = source_.Take();
+  CudaDelta delta(memory_->words());
+  EXPECT_THAT(builder_->Build(plan, absl::OkStatus(), &delta).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "an alignment is of 7 positions, the row's source has "
+                       "6"));
 }
 
 TEST_F(CudaStepSourcesTest, ASourceThatNoTableHasRoomForIsRefused) {

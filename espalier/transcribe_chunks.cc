@@ -1,6 +1,5 @@
 #include "espalier/transcribe_chunks.h"
 
-#include <algorithm>
 #include <condition_variable>
 #include <exception>
 #include <iterator>
@@ -23,10 +22,23 @@ class ChunkResults {
  public:
   explicit ChunkResults(std::stop_source stop) : stop_(std::move(stop)) {}
 
-  void Add(int64_t chunk, Transcript transcript) {
+  struct Done {
+    Transcript transcript;
+    int64_t next = 0;  // SpeechChunk::next
+  };
+
+  void Add(int64_t chunk, Done done) {
     {
       const std::lock_guard lock(mutex_);
-      done_.emplace(chunk, std::move(transcript));
+      done_.emplace(chunk, std::move(done));
+    }
+    changed_.notify_all();
+  }
+  // There are no chunks from this one on.
+  void End(int64_t num_chunks) {
+    {
+      const std::lock_guard lock(mutex_);
+      num_chunks_ = num_chunks;
     }
     changed_.notify_all();
   }
@@ -48,12 +60,16 @@ class ChunkResults {
     return has_failed_;
   }
 
-  // Waits for the transcript of `chunk`, or a failure. Throws what was thrown.
-  absl::StatusOr<Transcript> Take(int64_t chunk) {
+  // Waits for the transcript of `chunk`, or a failure; nullopt if there is no
+  // such chunk. Throws what was thrown.
+  absl::StatusOr<std::optional<Done>> Take(int64_t chunk) {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return has_failed_ || done_.contains(chunk); });
+    changed_.wait(lock, [&] {
+      return has_failed_ || done_.contains(chunk) || num_chunks_ == chunk;
+    });
     if (thrown_ != nullptr) std::rethrow_exception(thrown_);
     if (has_failed_) return error_;
+    if (num_chunks_ == chunk) return std::nullopt;
     return std::move(done_.extract(chunk).mapped());
   }
 
@@ -61,7 +77,8 @@ class ChunkResults {
   std::stop_source stop_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::map<int64_t, Transcript> done_;
+  std::map<int64_t, Done> done_;
+  int64_t num_chunks_ = -1;  // -1: not known yet
   bool has_failed_ = false;
   absl::Status error_;
   std::exception_ptr thrown_;
@@ -70,17 +87,30 @@ class ChunkResults {
 }  // namespace
 
 absl::Status TranscribeChunks(
-    SpeechChunks& chunks, int64_t num_at_once, std::stop_source stop,
+    const std::function<absl::StatusOr<std::optional<SpeechChunk>>()>& next,
+    int64_t num_at_once, std::stop_source stop,
     const std::function<absl::StatusOr<Transcript>(const SpeechChunk&)>&
         transcribe,
-    const std::function<absl::Status(Transcript)>& take) {
+    const std::function<absl::Status(Transcript, int64_t next)>& take) {
   ChunkResults results(stop);
+  std::mutex next_mutex;
+  int64_t num_chunks = 0;  // that `next` returned
+  const auto take_next = [&]() -> absl::StatusOr<std::optional<SpeechChunk>> {
+    const std::lock_guard lock(next_mutex);
+    ASSIGN_OR_RETURN(std::optional<SpeechChunk> chunk, next());
+    if (chunk) {
+      ++num_chunks;
+    } else {
+      results.End(num_chunks);
+    }
+    return chunk;
+  };
   // Returns false after the last chunk.
   const auto transcribe_next = [&]() -> absl::StatusOr<bool> {
-    ASSIGN_OR_RETURN(const std::optional<SpeechChunk> chunk, chunks.Next());
+    ASSIGN_OR_RETURN(const std::optional<SpeechChunk> chunk, take_next());
     if (!chunk) return false;
     ASSIGN_OR_RETURN(Transcript transcript, transcribe(*chunk));
-    results.Add(chunk->index, std::move(transcript));
+    results.Add(chunk->index, {std::move(transcript), chunk->next});
     return true;
   };
   const auto work = [&] {
@@ -101,19 +131,19 @@ absl::Status TranscribeChunks(
     // Nothing is allocated: memory may be what is short.
     if (!is_complete) results.Fail({absl::StatusCode::kCancelled, ""});
   };
-  const int64_t num_threads = std::min(num_at_once, chunks.size());
-  threads.reserve(static_cast<size_t>(num_threads));
+  threads.reserve(static_cast<size_t>(num_at_once));
   try {
-    while (std::ssize(threads) < num_threads) threads.emplace_back(work);
+    while (std::ssize(threads) < num_at_once) threads.emplace_back(work);
   } catch (const std::system_error& error) {
     // Fewer at once, with the same results.
     if (threads.empty()) {
       return ResourceExhausted("cannot start a thread: ", error.what());
     }
   }
-  for (int64_t chunk = 0; chunk < chunks.size(); ++chunk) {
-    ASSIGN_OR_RETURN(Transcript transcript, results.Take(chunk));
-    RETURN_IF_ERROR(take(std::move(transcript)));
+  for (int64_t chunk = 0;; ++chunk) {
+    ASSIGN_OR_RETURN(auto done, results.Take(chunk));
+    if (!done) break;
+    RETURN_IF_ERROR(take(std::move(done->transcript), done->next));
   }
   is_complete = true;
   return absl::OkStatus();

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <stop_token>
 
 #include "absl/status/status.h"
@@ -13,17 +14,21 @@
 
 namespace espalier {
 
-// Calls `transcribe` for each chunk on at most `num_at_once` threads of its
-// own, and `take` for each transcript, in the order of the chunks, on the
-// caller's. Returns when all threads have ended.
+// Calls `transcribe` for each chunk on `num_at_once` threads of its own, and
+// `take` for each transcript, in the order of the chunks, on the caller's.
+// Returns when all threads have ended.
+//   next  returns the next chunk, nullopt after the last; called by one thread
+//         at a time, and may wait
 //   stop  is asked to stop at the first error, so that `transcribe` returns
-// Errors: the first of `chunks`, `transcribe` or `take`; kResourceExhausted if
-// no thread can be started. Throws what `transcribe` or `take` throws.
+//   take  with SpeechChunk::next of its chunk
+// Errors: the first of `next`, `transcribe` or `take`; kResourceExhausted if no
+// thread can be started. Throws what these throw.
 absl::Status TranscribeChunks(
-    SpeechChunks& chunks, int64_t num_at_once, std::stop_source stop,
+    const std::function<absl::StatusOr<std::optional<SpeechChunk>>()>& next,
+    int64_t num_at_once, std::stop_source stop,
     const std::function<absl::StatusOr<Transcript>(const SpeechChunk&)>&
         transcribe,
-    const std::function<absl::Status(Transcript)>& take);
+    const std::function<absl::Status(Transcript, int64_t next)>& take);
 
 // Appends the segments, windows and text of `next`, which follows `transcript`
 // in an audio.

@@ -23,6 +23,7 @@
 #include "request/json/generation_config.h"
 #include "speech/feature_windows.h"
 #include "speech/speech_chunks.h"
+#include "speech/speech_listener.h"
 #include "speech/token_times.h"
 #include "speech/transcript_builder.h"
 #include "speech/voice_activity.h"
@@ -501,15 +502,13 @@ class Transcriber::Run {
       }
     }
   }
-  // Transcribes groups of spans of speech independently of each other,
-  // batch_size of them at a time.
-  absl::StatusOr<Transcript> TranscribeGroups(
-      const OpenAudio& audio, std::vector<std::vector<SpeechSpan>> groups,
-      const WindowFunction& on_window);
-  // Sets the language by the speech of `groups`.
-  absl::Status DetectLanguageOf(
-      const OpenAudio& audio,
-      const std::vector<std::vector<SpeechSpan>>& groups);
+  // Transcribes chunks of speech independently of each other, batch_size of
+  // them at a time, as they are heard.
+  absl::StatusOr<Transcript> TranscribeSpeech(const OpenAudio& audio,
+                                              const WindowFunction& on_window);
+  // Sets the language by the speech of the first chunks.
+  absl::Status DetectLanguageOf(const OpenAudio& audio,
+                                const std::vector<SpeechSpan>& spans);
   // Transcribes a chunk; `stop` ends it.
   absl::StatusOr<Transcript> TranscribeChunk(const SpeechChunk& chunk,
                                              std::stop_token stop) const;
@@ -850,9 +849,11 @@ absl::StatusOr<DecodedWindow> Transcriber::Run::Decode(
 absl::StatusOr<std::vector<SpeechSpan>> Transcriber::Run::Listen(
     const OpenAudio& audio) {
   ASSIGN_OR_RETURN(const std::unique_ptr<AudioReader> reader, audio());
-  VoiceActivityStream stream(*options_.voice_activity);
+  const std::shared_ptr<ThreadPool> pool = MakeListeningPool();
+  VoiceActivityStream stream(*options_.voice_activity, pool.get());
   std::vector<float> probabilities;
-  std::vector<float> block(1 << 16);
+  std::vector<float> block(size_t(pool->num_threads()) *
+                           VoiceActivityStream::kSamplesOfThread);
   int64_t num_samples = 0;
   for (size_t num_read = block.size(); num_read == block.size();) {
     ASSIGN_OR_RETURN(num_read, reader->Read(block));
@@ -876,15 +877,11 @@ absl::StatusOr<Transcript> Transcriber::Run::Transcribe(
   if (options_.voice_activity == nullptr) {
     return TranscribeAll(audio, on_window);
   }
+  if (options_.batch_size) return TranscribeSpeech(audio, on_window);
   ASSIGN_OR_RETURN(std::vector<SpeechSpan> spans, Listen(audio));
   speech_.emplace(std::move(spans));
   // Less than a frame of features.
   if (speech_->num_samples() < kFrameStep) return WithLanguage({});
-  if (options_.batch_size) {
-    const int64_t max_samples = int64_t{parts_.features.num_rows} * kFrameStep;
-    return TranscribeGroups(audio, GroupSpans(speech_->spans(), max_samples),
-                            on_window);
-  }
   return TranscribeAll(
       [&]() -> absl::StatusOr<std::unique_ptr<AudioReader>> {
         ASSIGN_OR_RETURN(std::unique_ptr<AudioReader> reader, audio());
@@ -894,15 +891,9 @@ absl::StatusOr<Transcript> Transcriber::Run::Transcribe(
 }
 
 absl::Status Transcriber::Run::DetectLanguageOf(
-    const OpenAudio& audio,
-    const std::vector<std::vector<SpeechSpan>>& groups) {
-  std::vector<SpeechSpan> spans;
-  const auto num_groups = std::min<size_t>(
-      groups.size(), static_cast<size_t>(options_.language_detection_segments));
-  for (const std::vector<SpeechSpan>& group :
-       std::span(groups).first(num_groups)) {
-    spans.insert(spans.end(), group.begin(), group.end());
-  }
+    const OpenAudio& audio, const std::vector<SpeechSpan>& spans) {
+  // Less than a frame of features: there is nothing to detect it by.
+  if (SpeechTimes(spans).num_samples() < kFrameStep) return absl::OkStatus();
   ASSIGN_OR_RETURN(FeatureWindows windows,
                    FeatureWindows::Open(
                        [&]() -> absl::StatusOr<std::unique_ptr<AudioReader>> {
@@ -927,45 +918,62 @@ absl::StatusOr<Transcript> Transcriber::Run::TranscribeChunk(
   Run run(parts_, options, call);
   RETURN_IF_ERROR(run.Prepare());
   run.language_ = language_;
-  run.duration_ = duration_;
   run.speech_.emplace(chunk.spans);
   if (run.speech_->num_samples() < kFrameStep) return Transcript();
   return run.TranscribeAll([&] { return chunk.Open(); }, nullptr);
 }
 
-absl::StatusOr<Transcript> Transcriber::Run::TranscribeGroups(
-    const OpenAudio& audio, std::vector<std::vector<SpeechSpan>> groups,
-    const WindowFunction& on_window) {
-  if (Detects()) RETURN_IF_ERROR(DetectLanguageOf(audio, groups));
+absl::StatusOr<Transcript> Transcriber::Run::TranscribeSpeech(
+    const OpenAudio& audio, const WindowFunction& on_window) {
+  // Chunks that wait: enough that none is waited for where listening is fast.
+  constexpr int64_t kMaxAhead = 16;
+  const int64_t num_to_detect =
+      Detects() ? options_.language_detection_segments : 0;
   ASSIGN_OR_RETURN(std::unique_ptr<AudioReader> reader, audio());
-  SpeechChunks chunks(groups,
-                      ReadSpansOnly(std::move(reader), speech_->spans()));
+  ASSIGN_OR_RETURN(
+      const std::unique_ptr<SpeechListener> listener,
+      SpeechListener::Start(
+          std::move(reader), *options_.voice_activity,
+          {.vad = VadOptionsOf(options_),
+           .max_samples = int64_t{parts_.features.num_rows} * kFrameStep,
+           .num_ahead = static_cast<size_t>(std::max(
+               std::min(*options_.batch_size, kMaxAhead), num_to_detect))}));
+  if (num_to_detect > 0) {
+    ASSIGN_OR_RETURN(
+        const std::vector<SpeechSpan> spans,
+        listener->SpansOfFirst(static_cast<size_t>(num_to_detect)));
+    RETURN_IF_ERROR(DetectLanguageOf(audio, spans));
+  }
   std::stop_source stop;
   const std::stop_callback on_stop(call_.stop, [&] { stop.request_stop(); });
+  const std::stop_callback on_end(stop.get_token(),
+                                  [&] { listener->Cancel(); });
   Transcript all = WithLanguage({});
-  size_t num_taken = 0;
-  const auto take = [&](Transcript transcript) -> absl::Status {
+  const auto seconds = [](int64_t num_samples) {
+    return static_cast<double>(num_samples) / kSpeechRate;
+  };
+  const auto take = [&](Transcript transcript, int64_t next) -> absl::Status {
     const auto num_before = static_cast<ptrdiff_t>(all.segments.size());
     AppendTranscript(std::move(transcript), &all);
-    const bool is_last = ++num_taken == groups.size();
-    const double done =
-        is_last ? duration_
-                : static_cast<double>(groups[num_taken].front().first) /
-                      kSpeechRate;
     if (on_window == nullptr ||
         on_window(
             std::span(all.segments.begin() + num_before, all.segments.end()),
-            {done, duration_, all.language, language_probability_})) {
+            {seconds(next), seconds(listener->num_samples()), all.language,
+             language_probability_})) {
       return absl::OkStatus();
     }
     return absl::CancelledError("the caller ended the transcription");
   };
-  RETURN_IF_ERROR(TranscribeChunks(
-      chunks, *options_.batch_size, stop,
+  const absl::Status status = TranscribeChunks(
+      [&] { return listener->Next(); }, *options_.batch_size, stop,
       [&](const SpeechChunk& chunk) {
         return TranscribeChunk(chunk, stop.get_token());
       },
-      take));
+      take);
+  // Whichever thread noticed first.
+  if (absl::IsCancelled(status)) RETURN_IF_ERROR(CheckCall());
+  RETURN_IF_ERROR(status);
+  all.duration = seconds(listener->num_samples());
   return all;
 }
 

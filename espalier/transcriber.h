@@ -125,8 +125,10 @@ struct TranscribeOptions {
 
 // The progress of a transcription.
 struct TranscribeProgress {
-  double seconds = 0;   // audio that is done
-  double duration = 0;  // all of the audio
+  double seconds = 0;  // audio that is done
+  // All of the audio; with batch_size what was heard of it so far, beside what
+  // is transcribed.
+  double duration = 0;
   const std::string& language;
   double language_probability = 1;
 };
@@ -158,9 +160,12 @@ class Transcriber {
 
   // Blocks until all of the audio is transcribed. `audio` is opened twice, once
   // more with a voice activity network, and once more where its language is
-  // that of several windows. Errors: kInvalidArgument naming the option and its
-  // value, or the audio and what is wrong with it; kCancelled and
-  // kDeadlineExceeded by `call` and `on_window`; those of Generator::Generate.
+  // that of several windows; with batch_size once, and once more where its
+  // language is detected. There an audio that cannot be read to its end is an
+  // error after the chunks before that. Errors: kInvalidArgument naming the
+  // option and its value, or the audio and what is wrong with it; kCancelled
+  // and kDeadlineExceeded by `call` and `on_window`; those of
+  // Generator::Generate.
   absl::StatusOr<Transcript> Transcribe(
       const OpenAudio& audio, const TranscribeOptions& options = {},
       const WindowFunction& on_window = nullptr,

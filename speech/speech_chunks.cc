@@ -1,57 +1,58 @@
 #include "speech/speech_chunks.h"
 
-#include <utility>
-
-#include "base/status.h"
+#include <algorithm>
+#include <cstddef>
 
 namespace espalier {
-namespace {
 
-int64_t NumSamples(const std::vector<SpeechSpan>& spans) {
-  int64_t sum = 0;
-  for (const SpeechSpan& span : spans) sum += span.end - span.first;
-  return sum;
+void SpeechChunker::Push(std::span<const float> samples,
+                         std::vector<SpeechChunk>* chunks) {
+  kept_.insert(kept_.end(), samples.begin(), samples.end());
+  std::vector<float> probabilities;
+  stream_.Push(samples, &probabilities);
+  std::vector<SpeechSpan> spans;
+  finder_.Push(probabilities, &spans);
+  AddSpans(spans, chunks);
+  const int64_t count =
+      std::min(finder_.first_open(), num_samples()) - first_kept_;
+  if (count <= 0) return;
+  kept_.erase(kept_.begin(), kept_.begin() + static_cast<ptrdiff_t>(count));
+  first_kept_ += count;
 }
 
-}  // namespace
+void SpeechChunker::Finish(std::vector<SpeechChunk>* chunks) {
+  std::vector<float> probabilities;
+  stream_.Finish(&probabilities);
+  std::vector<SpeechSpan> spans;
+  finder_.Push(probabilities, &spans);
+  finder_.Finish(num_samples(), &spans);
+  AddSpans(spans, chunks);
+  if (!spans_.empty()) EndChunk(num_samples(), chunks);
+}
 
-std::vector<std::vector<SpeechSpan>> GroupSpans(
-    const std::vector<SpeechSpan>& spans, int64_t max_samples) {
-  std::vector<std::vector<SpeechSpan>> groups;
-  int64_t size = 0;  // samples in the last group
+void SpeechChunker::AddSpans(std::span<const SpeechSpan> spans,
+                             std::vector<SpeechChunk>* chunks) {
   for (const SpeechSpan& span : spans) {
-    const int64_t more = span.end - span.first;
-    if (groups.empty() || size + more > max_samples) {
-      groups.emplace_back();
-      size = 0;
+    const int64_t size = span.end - span.first;
+    if (!spans_.empty() && std::ssize(speech_) + size > max_samples_) {
+      EndChunk(span.first, chunks);
     }
-    groups.back().push_back(span);
-    size += more;
+    spans_.push_back(span);
+    const auto begin = kept_.begin() + (span.first - first_kept_);
+    speech_.insert(speech_.end(), begin, begin + size);
   }
-  return groups;
 }
 
-SpeechChunks::SpeechChunks(std::vector<std::vector<SpeechSpan>> groups,
-                           std::unique_ptr<AudioReader> speech)
-    : groups_(std::move(groups)), speech_(std::move(speech)) {}
-
-absl::StatusOr<std::optional<SpeechChunk>> SpeechChunks::Next() {
-  const std::lock_guard lock(mutex_);
-  if (next_ == size()) return std::nullopt;
-  const std::vector<SpeechSpan>& spans = groups_[static_cast<size_t>(next_)];
-  std::vector<float> samples(static_cast<size_t>(NumSamples(spans)));
-  ASSIGN_OR_RETURN(const size_t num_read, speech_->Read(samples));
-  if (num_read < samples.size()) {
-    return InvalidArgument(speech_->name(), " has become shorter");
-  }
-  SpeechChunk chunk = {
-      .index = next_++,
-      .first = num_samples_,
-      .spans = spans,
-      .samples = std::make_shared<const std::vector<float>>(std::move(samples)),
-      .name = speech_->name()};
-  num_samples_ += std::ssize(*chunk.samples);
-  return chunk;
+void SpeechChunker::EndChunk(int64_t next, std::vector<SpeechChunk>* chunks) {
+  const int64_t first = num_before_;
+  num_before_ += std::ssize(speech_);
+  chunks->push_back({.index = num_chunks_++,
+                     .first = first,
+                     .spans = std::exchange(spans_, {}),
+                     .next = next,
+                     .samples = std::make_shared<const std::vector<float>>(
+                         std::exchange(speech_, {})),
+                     .name = name_});
 }
 
 }  // namespace espalier

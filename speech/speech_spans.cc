@@ -16,105 +16,6 @@ constexpr double kSamplesPerMs = kSpeechRate / 1000.0;
 // Silence at which a span that is too long is split.
 constexpr double kSplitSilenceMs = 98;
 
-// The spans before padding, window by window.
-class SpanFinder {
- public:
-  explicit SpanFinder(const VadOptions& options)
-      : threshold_(options.threshold),
-        end_threshold_(options.neg_threshold.value_or(
-            std::max(options.threshold - 0.15, 0.01))),
-        min_speech_(options.min_speech_duration_ms * kSamplesPerMs),
-        min_silence_(options.min_silence_duration_ms * kSamplesPerMs),
-        max_speech_(options.max_speech_duration_s * kSpeechRate -
-                    VoiceActivity::kWindow -
-                    2 * options.speech_pad_ms * kSamplesPerMs) {}
-
-  // Takes the probability of the window that begins at sample `at`.
-  void Add(int64_t at, double probability) {
-    const bool is_speech = probability >= threshold_;
-    if (is_speech && silence_) {
-      silence_.reset();
-      // Speech after the silence where the span may be split.
-      if (split_ && !after_split_) after_split_ = at;
-    }
-    if (!start_) {
-      if (is_speech) start_ = at;
-      return;
-    }
-    if (static_cast<double>(at - *start_) > max_speech_) {
-      if (!split_) {
-        End(at);
-        return;
-      }
-      const std::optional<int64_t> next = after_split_;
-      End(*split_);
-      start_ = next;
-      if (!start_) return;
-    }
-    if (probability >= end_threshold_) return;
-    if (!silence_) silence_ = at;
-    const auto silence = static_cast<double>(at - *silence_);
-    if (silence > kSplitSilenceMs * kSamplesPerMs) {
-      split_ = silence_;
-      after_split_.reset();
-    }
-    if (silence >= min_silence_) EndIfLong(*silence_);
-  }
-
-  std::vector<SpeechSpan> Finish(int64_t num_samples) {
-    if (start_) EndIfLong(num_samples);
-    return std::move(spans_);
-  }
-
- private:
-  void End(int64_t end) {
-    spans_.push_back({*start_, end});
-    Forget();
-  }
-  void EndIfLong(int64_t end) {
-    if (static_cast<double>(end - *start_) > min_speech_) {
-      End(end);
-    } else {
-      Forget();
-    }
-  }
-  void Forget() {
-    start_.reset();
-    silence_.reset();
-    split_.reset();
-    after_split_.reset();
-  }
-
-  const double threshold_;
-  const double end_threshold_;
-  const double min_speech_;             // samples
-  const double min_silence_;            // samples
-  const double max_speech_;             // samples
-  std::optional<int64_t> start_;        // first sample of the open span
-  std::optional<int64_t> silence_;      // in it, up to now
-  std::optional<int64_t> split_;        // silence in it that is long enough
-  std::optional<int64_t> after_split_;  // speech after that
-  std::vector<SpeechSpan> spans_;
-};
-
-// Half of the silence between two spans at most.
-void Pad(double pad, int64_t num_samples, std::vector<SpeechSpan>* spans) {
-  if (spans->empty()) return;
-  const auto size =
-      static_cast<int64_t>(std::min(pad, static_cast<double>(num_samples)));
-  spans->front().first = std::max<int64_t>(0, spans->front().first - size);
-  for (size_t i = 0; i + 1 < spans->size(); ++i) {
-    int64_t& end = (*spans)[i].end;
-    int64_t& next = (*spans)[i + 1].first;
-    const int64_t silence = next - end;
-    const int64_t each =
-        static_cast<double>(silence) < 2 * pad ? silence / 2 : size;
-    end += each;
-    next -= each;
-  }
-  spans->back().end = std::min(num_samples, spans->back().end + size);
-}
-
 class SpeechReader : public AudioReader {
  public:
   SpeechReader(std::unique_ptr<AudioReader> reader,
@@ -203,17 +104,112 @@ absl::Status CheckVadOptions(const VadOptions& options) {
                       Got(options.max_speech_duration_s));
 }
 
+SpeechFinder::SpeechFinder(const VadOptions& options)
+    : threshold_(options.threshold),
+      end_threshold_(options.neg_threshold.value_or(
+          std::max(options.threshold - 0.15, 0.01))),
+      min_speech_(options.min_speech_duration_ms * kSamplesPerMs),
+      min_silence_(options.min_silence_duration_ms * kSamplesPerMs),
+      max_speech_(options.max_speech_duration_s * kSpeechRate -
+                  VoiceActivity::kWindow -
+                  2 * options.speech_pad_ms * kSamplesPerMs),
+      pad_(options.speech_pad_ms * kSamplesPerMs) {}
+
+void SpeechFinder::Push(std::span<const float> probabilities,
+                        std::vector<SpeechSpan>* spans) {
+  for (const float probability : probabilities) {
+    Add(probability, spans);
+    // Its padding is no longer half of the silence after it.
+    if (last_ &&
+        static_cast<double>(start_.value_or(at_) - last_->end) >= 2 * pad_) {
+      last_->end += static_cast<int64_t>(pad_);
+      spans->push_back(*last_);
+      last_.reset();
+    }
+    at_ += VoiceActivity::kWindow;
+  }
+}
+
+void SpeechFinder::Finish(int64_t num_samples, std::vector<SpeechSpan>* spans) {
+  if (start_) EndIfLong(num_samples, spans);
+  if (!last_) return;
+  last_->end = std::min(num_samples, last_->end + static_cast<int64_t>(pad_));
+  spans->push_back(*last_);
+}
+
+int64_t SpeechFinder::first_open() const {
+  if (last_) return last_->first;
+  return std::max<int64_t>(0,
+                           start_.value_or(at_) - static_cast<int64_t>(pad_));
+}
+
+void SpeechFinder::Add(double probability, std::vector<SpeechSpan>* spans) {
+  const bool is_speech = probability >= threshold_;
+  if (is_speech && silence_) {
+    silence_.reset();
+    // Speech after the silence where the span may be split.
+    if (split_ && !after_split_) after_split_ = at_;
+  }
+  if (!start_) {
+    if (is_speech) start_ = at_;
+    return;
+  }
+  if (static_cast<double>(at_ - *start_) > max_speech_) {
+    if (!split_) {
+      End(at_, spans);
+      return;
+    }
+    const std::optional<int64_t> next = after_split_;
+    End(*split_, spans);
+    start_ = next;
+    if (!start_) return;
+  }
+  if (probability >= end_threshold_) return;
+  if (!silence_) silence_ = at_;
+  const auto silence = static_cast<double>(at_ - *silence_);
+  if (silence > kSplitSilenceMs * kSamplesPerMs) {
+    split_ = silence_;
+    after_split_.reset();
+  }
+  if (silence >= min_silence_) EndIfLong(*silence_, spans);
+}
+
+// Pads the span at its beginning, and the one before at its end: by half of the
+// silence between them at most.
+void SpeechFinder::End(int64_t end, std::vector<SpeechSpan>* spans) {
+  auto pad = static_cast<int64_t>(pad_);
+  if (last_) {
+    const int64_t silence = *start_ - last_->end;
+    if (static_cast<double>(silence) < 2 * pad_) pad = silence / 2;
+    last_->end += pad;
+    spans->push_back(*last_);
+  }
+  last_ = {std::max<int64_t>(0, *start_ - pad), end};
+  Forget();
+}
+
+void SpeechFinder::EndIfLong(int64_t end, std::vector<SpeechSpan>* spans) {
+  if (static_cast<double>(end - *start_) > min_speech_) {
+    End(end, spans);
+  } else {
+    Forget();
+  }
+}
+
+void SpeechFinder::Forget() {
+  start_.reset();
+  silence_.reset();
+  split_.reset();
+  after_split_.reset();
+}
+
 std::vector<SpeechSpan> FindSpeech(std::span<const float> probabilities,
                                    int64_t num_samples,
                                    const VadOptions& options) {
-  SpanFinder finder(options);
-  int64_t at = 0;
-  for (const float probability : probabilities) {
-    finder.Add(at, probability);
-    at += VoiceActivity::kWindow;
-  }
-  std::vector<SpeechSpan> spans = finder.Finish(num_samples);
-  Pad(options.speech_pad_ms * kSamplesPerMs, num_samples, &spans);
+  SpeechFinder finder(options);
+  std::vector<SpeechSpan> spans;
+  finder.Push(probabilities, &spans);
+  finder.Finish(num_samples, &spans);
   return spans;
 }
 

@@ -57,6 +57,46 @@ struct SpeechSpan {
   friend bool operator==(const SpeechSpan&, const SpeechSpan&) = default;
 };
 
+// Finds the spans of speech as probabilities become known, ascending and apart.
+//
+// Thread safety: none; one an audio.
+class SpeechFinder {
+ public:
+  // REQUIRES: CheckVadOptions(options).ok().
+  explicit SpeechFinder(const VadOptions& options);
+
+  // Takes the probabilities of the next windows of VoiceActivity::kWindow
+  // samples each, and appends the spans that no later window changes.
+  void Push(std::span<const float> probabilities,
+            std::vector<SpeechSpan>* spans);
+  // Appends the rest.
+  //   num_samples  of the audio, whose last window need not be full
+  void Finish(int64_t num_samples, std::vector<SpeechSpan>* spans);
+
+  // Returns a sample that no later span begins before.
+  int64_t first_open() const;
+
+ private:
+  void Add(double probability, std::vector<SpeechSpan>* spans);
+  void End(int64_t end, std::vector<SpeechSpan>* spans);
+  void EndIfLong(int64_t end, std::vector<SpeechSpan>* spans);
+  void Forget();
+
+  const double threshold_;
+  const double end_threshold_;
+  const double min_speech_;             // samples
+  const double min_silence_;            // samples
+  const double max_speech_;             // samples
+  const double pad_;                    // samples
+  int64_t at_ = 0;                      // where the next window begins
+  std::optional<int64_t> start_;        // first sample of the open span
+  std::optional<int64_t> silence_;      // in it, up to now
+  std::optional<int64_t> split_;        // silence in it that is long enough
+  std::optional<int64_t> after_split_;  // speech after that
+  // The last span that ended, not padded at its end yet.
+  std::optional<SpeechSpan> last_;
+};
+
 // Returns the spans of speech, ascending and apart.
 //   probabilities  of windows of VoiceActivity::kWindow samples each
 //   num_samples    of the audio

@@ -58,24 +58,29 @@ class VoiceActivity {
   };
 
   // Appends the probabilities of windows to `probabilities` and advances
-  // `state`.
+  // `state`. All but the LSTM runs on `pool`, in blocks of windows.
   //   samples  [kContext + n * kWindow]  from the context of the first on
   // REQUIRES: samples are finite.
   void AppendProbabilities(std::span<const float> samples, State* state,
+                           ThreadPool& pool,
                            std::vector<float>* probabilities) const;
 
  private:
   VoiceActivity() = default;
+  // Computes the products of the LSTM's input, [num_windows, 4 * kNumHidden].
+  //   samples  from the context of the first window on
+  void WriteInputs(std::span<const float> samples, int num_windows,
+                   std::span<float> inputs) const;
   // The LSTM's step, from the products of its input, [4 * kNumHidden].
   void Advance(std::span<const float> input, State* state) const;
 
   PackedMatrix stft_;                  // [2 * bins, samples]
   std::array<PackedMatrix, 4> convs_;  // [channels, 3 * inputs], taps first
   std::array<std::vector<float>, 4> conv_biases_;
-  PackedMatrix lstm_input_;         // [4 * kNumHidden, kNumHidden]
-  std::vector<float> lstm_hidden_;  // [kNumHidden, 4 * kNumHidden]
-  std::vector<float> lstm_bias_;    // [4 * kNumHidden]
-  std::vector<float> output_;       // [kNumHidden]
+  PackedMatrix lstm_input_;       // [4 * kNumHidden, kNumHidden]
+  PackedMatrix lstm_hidden_;      // [4 * kNumHidden, kNumHidden]
+  std::vector<float> lstm_bias_;  // [4 * kNumHidden]
+  std::vector<float> output_;     // [kNumHidden]
   float output_bias_ = 0;
 };
 
@@ -84,9 +89,16 @@ class VoiceActivity {
 // Thread safety: none; one stream an audio.
 class VoiceActivityStream {
  public:
-  // `network` outlives this.
-  explicit VoiceActivityStream(const VoiceActivity& network)
-      : network_(network), samples_(VoiceActivity::kContext, 0.0f) {}
+  // Samples that are pushed at once keep this many threads busy at least.
+  static constexpr int kSamplesOfThread = 1 << 15;
+
+  // `network`, and `pool` unless it is null, outlive this. Null: the network
+  // runs on the caller's thread alone.
+  explicit VoiceActivityStream(const VoiceActivity& network,
+                               ThreadPool* pool = nullptr)
+      : network_(network),
+        pool_(pool != nullptr ? *pool : alone_),
+        samples_(VoiceActivity::kContext, 0.0f) {}
 
   // Appends what is known once `samples` are, a number a window.
   // REQUIRES: samples are finite; Finish was not called.
@@ -97,6 +109,8 @@ class VoiceActivityStream {
 
  private:
   const VoiceActivity& network_;
+  ThreadPool alone_;
+  ThreadPool& pool_;
   VoiceActivity::State state_;
   std::vector<float> samples_;  // the context, and what is of no window yet
 };

@@ -153,6 +153,29 @@ TEST(SpeechSpansTest, RandomAudioEqualsTheRuleWordForWord) {
         FindSpeech(probabilities, num_samples, options);
     ASSERT_EQ(spans, Oracle(probabilities, num_samples, options)) << i;
     num_splits += std::ssize(spans) > 1;
+    // In runs of any size, none begins before what was open.
+    SpeechFinder finder(options);
+    std::vector<SpeechSpan> found;
+    int64_t first_open = 0;
+    const auto expect_open = [&](size_t num_before) {
+      for (size_t s = num_before; s < found.size(); ++s) {
+        ASSERT_GE(found[s].first, first_open);
+      }
+    };
+    for (size_t at = 0; at < probabilities.size();) {
+      const size_t size =
+          std::min<size_t>(probabilities.size() - at, random() % 40);
+      const size_t num_before = found.size();
+      finder.Push(std::span(probabilities).subspan(at, size), &found);
+      expect_open(num_before);
+      ASSERT_GE(finder.first_open(), first_open);
+      first_open = finder.first_open();
+      at += size;
+    }
+    const size_t num_before = found.size();
+    finder.Finish(num_samples, &found);
+    expect_open(num_before);
+    ASSERT_EQ(found, spans) << i;
   }
   EXPECT_GT(num_splits, 0);
 }

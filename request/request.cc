@@ -183,8 +183,9 @@ absl::Status ValidatePrompt(const ModelDescription& model, Request* request) {
 
 // A group takes its tokens as those of a prompt whose log-probabilities are
 // reported: both need all its rows of logits, and nothing after it.
+//   num_source_tokens  positions of the encoder's output
 absl::Status ValidateAlignment(const ModelDescription& model,
-                               Request* request) {
+                               int64_t num_source_tokens, Request* request) {
   const AlignmentQuery& query = *request->alignment;
   if (!model.encoder || !model.encoder->reported_attention) {
     return InvalidField(
@@ -212,14 +213,13 @@ absl::Status ValidateAlignment(const ModelDescription& model,
                         Got("[", head.layer, ", ", head.head, "]"));
   }
   RETURN_IF_ERROR(CheckRange("alignment.num_positions", query.num_positions, 1,
-                             model.encoder->max_source_tokens));
+                             num_source_tokens));
   RETURN_IF_ERROR(CheckRange("alignment.num_text_tokens", query.num_text_tokens,
                              1, model.vocab_size));
   GenerationParams& params = request->params;
   RETURN_IF_ERROR(CheckParamsOfScoring("an alignment", params));
   // Checks the decoder prompt and what is left.
   params.max_new_tokens = 1;
-  const int64_t num_source_tokens = model.encoder->max_source_tokens;
   RETURN_IF_ERROR(ValidateParams(model, num_source_tokens, &params));
   params.max_new_tokens = 0;
   params.prompt_logprobs = 0;
@@ -233,7 +233,9 @@ absl::Status ValidateRequest(const ModelDescription& model, Request* request) {
   const int64_t num_tokens = request->features != nullptr
                                  ? model.encoder->max_source_tokens
                                  : std::ssize(request->prompt_tokens);
-  if (request->alignment != nullptr) return ValidateAlignment(model, request);
+  if (request->alignment != nullptr) {
+    return ValidateAlignment(model, num_tokens, request);
+  }
   if (!request->continuations.empty()) {
     RETURN_IF_ERROR(ValidateContinuations(model, request));
   }

@@ -12,7 +12,7 @@
 // when the request has ended: on a thread of the generator, which all its
 // requests share, or within StreamAsync if the generator has ended. It must not
 // block, throw, or call the generator or the stream. Unread
-// events are merged (docs/streams.md). No thread belongs to a stream.
+// events are coalesced (docs/streams.md). No thread belongs to a stream.
 //
 // Thread safety: one user at a time, on any thread. The stream may outlive the
 // generator; then its request has ended with kCancelled.
@@ -37,7 +37,6 @@ class AsyncStream {
   AsyncStream& operator=(AsyncStream&&);
 
   // The events since the last call, without the Result; empty if none came.
-  // Throws std::bad_alloc; no event is lost then.
   std::vector<StreamEvent> TakeEvents();
 
   // Once: the answer of Generator::Generate, after the last event was taken.

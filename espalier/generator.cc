@@ -273,10 +273,15 @@ std::vector<absl::StatusOr<Generation>> Generator::GenerateAll(
   futures.reserve(requests.size());
   std::vector<absl::StatusOr<Generation>> answers;
   answers.reserve(requests.size());
-  for (GenerationRequest& request : requests) {
-    futures.push_back(SubmitForFuture(
-        core, OpenInTime(core, std::move(request), options, deadline), options,
-        deadline, on_ended));
+  try {
+    for (GenerationRequest& request : requests) {
+      futures.push_back(SubmitForFuture(
+          core, OpenInTime(core, std::move(request), options, deadline),
+          options, deadline, on_ended));
+    }
+  } catch (const std::bad_alloc&) {
+    for (Future& future : futures) future.wait();  // they call `on_ended`
+    throw;
   }
   for (Future& future : futures) answers.push_back(future.get());
   return answers;

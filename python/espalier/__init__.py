@@ -8,6 +8,7 @@
 docs/python.md has the whole of it.
 """
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from ._espalier import (
@@ -32,8 +33,6 @@ from .results import Logprob
 
 if TYPE_CHECKING:
     from .asyncio import AsyncStream
-
-__version__ = "0.1.0"
 
 __all__ = [
     "LLM",
@@ -63,4 +62,10 @@ def __getattr__(name: str) -> Any:
         from .asyncio import AsyncStream
 
         return AsyncStream
+    if name in ("hf", "vllm"):
+        return importlib.import_module(f"espalier.{name}")
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("espalier")
     raise AttributeError(f"module 'espalier' has no attribute {name!r}")

@@ -18,7 +18,10 @@ class LoopRequests:
         self._requests = Requests()
         self._loop = loop
         self._futures: dict[int, asyncio.Future[RequestOutput]] = {}
-        self._streams: dict[int, AsyncStream] = {}
+        # A stream that nothing reads any more ends its request.
+        self._streams: weakref.WeakValueDictionary[int, AsyncStream] = (
+            weakref.WeakValueDictionary()
+        )
         self._last = 0
         loop.add_reader(self._requests.fileno(), self._take)
 
@@ -28,19 +31,16 @@ class LoopRequests:
 
     def _take(self) -> None:
         for number, pieces, answer in self._requests.take():
-            stream = self._streams.get(number)
-            if stream is not None:
-                if answer is not None:
-                    del self._streams[number]
-                stream._add(pieces, answer)
-                continue
-            future = self._futures.pop(number)
-            if future.done():
-                continue
-            if isinstance(answer, BaseException):
-                future.set_exception(answer)
-            else:
-                future.set_result(answer)
+            future = self._futures.pop(number, None)
+            if future is None:
+                stream = self._streams.get(number)
+                if stream is not None:
+                    stream._add(pieces, answer)
+            elif not future.done():
+                if isinstance(answer, BaseException):
+                    future.set_exception(answer)
+                else:
+                    future.set_result(answer)
 
     async def generate(
         self, engine: Engine, prompt: Any, params: Params, timeout: float
@@ -60,25 +60,30 @@ class LoopRequests:
     ) -> AsyncStream:
         number = self._next()
         self._requests.stream(engine, number, prompt, params, timeout)
-        stream = AsyncStream(self, number)
+        stream = AsyncStream(self._loop, self._requests, number)
         self._streams[number] = stream
         return stream
 
-    def _end(self, number: int) -> None:
-        if self._streams.pop(number, None) is not None:
-            self._requests.cancel(number)
-
 
 class AsyncStream:
-    """Iterates over the pieces of a running request. Its request ends with
-    `aclose`, where the iteration is left, and where the task is cancelled."""
+    """Iterates over the pieces of a running request. The request ends with
+    `aclose`, where a wait for it is cancelled, also by a timeout, and where the
+    stream is no longer referred to. One coroutine at a time reads it."""
 
-    def __init__(self, requests: LoopRequests, number: int) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, requests: Requests, number: int
+    ) -> None:
+        self._loop = loop
         self._requests = requests
         self._number = number
         self._pieces: deque[StreamPiece] = deque()
         self._answer: RequestOutput | BaseException | None = None
         self._waiter: asyncio.Future[None] | None = None
+        self._is_closed = False
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
     def _add(
         self,
@@ -88,8 +93,7 @@ class AsyncStream:
         self._pieces.extend(pieces)
         if answer is not None:
             self._answer = answer
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        self._wake()
 
     def __aiter__(self) -> AsyncStream:
         return self
@@ -98,9 +102,11 @@ class AsyncStream:
         while not self._pieces:
             if isinstance(self._answer, BaseException):
                 raise self._answer
-            if self._answer is not None:
+            if self._answer is not None or self._is_closed:
                 raise StopAsyncIteration
-            self._waiter = self._requests._loop.create_future()
+            if self._waiter is not None:
+                raise RuntimeError("another coroutine waits for this stream")
+            self._waiter = self._loop.create_future()
             try:
                 await self._waiter
             except asyncio.CancelledError:
@@ -111,14 +117,21 @@ class AsyncStream:
         return self._pieces.popleft()
 
     async def result(self) -> RequestOutput:
-        """The answer, when all pieces were read or are passed over."""
+        """The answer, when all pieces were read or are passed over.
+
+        Raises ValueError if the stream was left before its end.
+        """
         async for _ in self:
             pass
-        assert isinstance(self._answer, RequestOutput)
+        if not isinstance(self._answer, RequestOutput):
+            raise ValueError("the stream was left before its end")
         return self._answer
 
     def _close(self) -> None:
-        self._requests._end(self._number)
+        self._is_closed = True
+        if self._answer is None:
+            self._requests.cancel(self._number)
+        self._wake()
 
     async def aclose(self) -> None:
         """Ends the request, if it runs."""
@@ -131,7 +144,8 @@ class AsyncStream:
         self._close()
 
     def __del__(self) -> None:
-        self._close()
+        if self._answer is None:
+            self._requests.cancel(self._number)
 
 
 # A loop itself keeps its requests, as the reader of their descriptor.

@@ -19,18 +19,19 @@ What is not supported is refused by its name: `logits_processor`,
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from .llm import LLM
-from .params import to_dict
+from .params import from_transformers, to_dict
 
 __all__ = ["GenerateOutput", "generate"]
 
-# transformers' limit where a config has none: of prompt and output together.
-_DEFAULT_MAX_LENGTH = 20
+# transformers' limit where a config has none.
+_DEFAULT_NEW_TOKENS = 20
 
 _REFUSED = ("output_logits", "output_attentions", "output_hidden_states")
 
@@ -46,18 +47,22 @@ class GenerateOutput:
     sequences_scores: Any | None = None
 
 
-def _rows(ids: Any, mask: Any) -> list[list[int]]:
-    """The prompts without their padding."""
+def _lists(ids: Any) -> list[list[int]]:
     rows = ids.tolist() if hasattr(ids, "tolist") else [list(row) for row in ids]
-    if rows and isinstance(rows[0], int):
-        rows = [rows]
-    if mask is None:
-        return rows
-    masks = mask.tolist() if hasattr(mask, "tolist") else mask
-    return [
-        [token for token, keep in zip(row, kept, strict=True) if keep]
-        for row, kept in zip(rows, masks, strict=True)
-    ]
+    return [rows] if rows and isinstance(rows[0], int) else rows
+
+
+def _config_of(directory: str) -> dict[str, Any]:
+    """Fields that transformers reads of a model's files and espalier does not
+    need: pad_token_id."""
+    fields: dict[str, Any] = {}
+    for name in ("config.json", "generation_config.json"):
+        try:
+            with open(os.path.join(directory, name), encoding="utf-8") as file:
+                fields |= {k: v for k, v in json.load(file).items() if v is not None}
+        except OSError:
+            continue
+    return fields
 
 
 def _like(values: Sequence[Any], model: Any, is_float: bool = False) -> Any:
@@ -75,17 +80,19 @@ def _like(values: Sequence[Any], model: Any, is_float: bool = False) -> Any:
     return list(values)
 
 
-def _new_tokens(params: dict[str, Any], num_known: int) -> int:
-    """transformers' max_new_tokens, else what max_length leaves."""
-    if params.get("max_new_tokens") is not None:
-        return int(params["max_new_tokens"])
-    limit = params.get("max_length") or _DEFAULT_MAX_LENGTH
-    left = int(limit) - num_known
-    if left < 1:
-        raise ValueError(
-            f"max_length must be above the prompt's {num_known} tokens, got {limit}"
-        )
-    return left
+def _new_tokens(params: dict[str, Any], defaults: dict[str, Any], taken: int) -> int:
+    """How many tokens follow the first `taken`, padding included."""
+    for fields in (params, defaults):
+        if fields.get("max_new_tokens") is not None:
+            return int(fields["max_new_tokens"])
+        limit = fields.get("max_length")
+        if limit is not None:
+            if int(limit) <= taken:
+                raise ValueError(
+                    f"max_length must be above the prompt's {taken} tokens, got {limit}"
+                )
+            return int(limit) - taken
+    return _DEFAULT_NEW_TOKENS
 
 
 def generate(
@@ -112,66 +119,69 @@ def generate(
     ids = input_ids if input_ids is not None else inputs
     if ids is None:
         raise ValueError("input_ids must be given")
+    fields = to_dict(generation_config, {})
+    keywords = {
+        k: v for k, v in keywords.items() if v is not None and k != "synced_gpus"
+    }
     for name in _REFUSED:
         if keywords.get(name) or getattr(generation_config, name, None):
             raise ValueError(f"{name} is not supported, got True")
-    pad = keywords.pop("pad_token_id", getattr(generation_config, "pad_token_id", None))
-    returns_dict = keywords.pop(
-        "return_dict_in_generate",
-        getattr(generation_config, "return_dict_in_generate", False),
-    )
-    for name in (
-        "use_cache",
-        "synced_gpus",
-        "output_scores",
-        "output_logits",
-        "output_attentions",
-        "output_hidden_states",
-    ):
-        keywords.pop(name, None)
-    params = to_dict(generation_config, keywords)
+
+    def setting(name: str) -> Any:
+        return keywords.get(name, getattr(generation_config, name, None))
+
+    params = fields | from_transformers(keywords)
     facts = model.model
+    defaults = facts["defaults"]
     start = facts["decoder_prompt"] if facts["has_encoder"] else []
-    rows = _rows(ids, attention_mask)
+    given_start = params.pop("decoder_start_token_id", None)
+    if given_start is not None and start[:1] != [given_start]:
+        raise ValueError(
+            f"decoder_start_token_id must be the model's, {start}, got {given_start}"
+        )
     eos = params.get("eos_token_id", facts["eos_token_ids"])
-    first_eos = eos if isinstance(eos, int) else [*(eos or [0])][0]
+    ends = [eos] if isinstance(eos, int) else list(eos or [])
+    pad = setting("pad_token_id")
     if pad is None:
-        pad = first_eos
+        pad = _config_of(model.directory).get("pad_token_id")
+    given = _lists(ids)
+    mask = None if attention_mask is None else _lists(attention_mask)
+    if mask is None and pad is not None and pad not in ends:
+        mask = [[int(token != pad) for token in row] for row in given]
+    if pad is None:
+        pad = ends[0] if ends else 0
+    rows = given
+    if mask is not None:
+        rows = [
+            [token for token, keep in zip(row, kept, strict=True) if keep]
+            for row, kept in zip(given, mask, strict=True)
+        ]
     requests = []
-    for row in rows:
+    for row in given:
         own = {k: v for k, v in params.items() if k not in ("max_length", "min_length")}
-        num_known = len(start) if facts["has_encoder"] else len(row)
-        own["max_new_tokens"] = _new_tokens(params, num_known)
+        taken = len(start) if facts["has_encoder"] else len(row)
+        own["max_new_tokens"] = _new_tokens(params, defaults, taken)
         if params.get("min_length") and "min_new_tokens" not in own:
-            own["min_new_tokens"] = max(0, int(params["min_length"]) - num_known)
+            own["min_new_tokens"] = max(0, int(params["min_length"]) - taken)
         requests.append(own)
     answers = model.generate(rows, requests)
-    sequences = []
-    scores = []
-    for row, answer in zip(rows, answers):
-        known = list(start) if facts["has_encoder"] else None
-        for output in answer.outputs:
-            sequences.append((known, row, output.token_ids))
-            scores.append(output.score)
-    is_search = (params.get("num_beams") or 1) > 1
+    num_beams = params.get("num_beams") or (
+        answers[0].usage["defaults"].get("num_beams", 1) if answers else 1
+    )
+    is_search = int(num_beams) > 1
     # A search of transformers ends rows with `pad_token_id or eos_token_id`.
-    padded = _padded(sequences, ids, pad, (pad or first_eos) if is_search else pad)
-    if not returns_dict:
+    end = pad or (ends[0] if ends else 0) if is_search else pad
+    sequences = [
+        (start if facts["has_encoder"] else row) + output.token_ids
+        for row, answer in zip(given, answers)
+        for output in answer.outputs
+    ]
+    length = max((len(sequence) for sequence in sequences), default=0)
+    padded = [sequence + [end] * (length - len(sequence)) for sequence in sequences]
+    if not setting("return_dict_in_generate"):
         return _like(padded, ids)
+    scores = [output.score for answer in answers for output in answer.outputs]
     return GenerateOutput(
         sequences=_like(padded, ids),
         sequences_scores=_like(scores, ids, is_float=True) if is_search else None,
     )
-
-
-def _padded(sequences: list[Any], ids: Any, pad: int, end: int) -> list[list[int]]:
-    """Rows of one length. Prompts of decoders stay padded on the left."""
-    width = 0
-    if not isinstance(ids, list) and len(getattr(ids, "shape", ())) == 2:
-        width = int(ids.shape[1])
-    full = []
-    for known, row, tokens in sequences:
-        head = known if known is not None else [pad] * (width - len(row)) + row
-        full.append(head + tokens)
-    length = max((len(row) for row in full), default=0)
-    return [row + [end] * (length - len(row)) for row in full]

@@ -6,6 +6,7 @@ from __future__ import annotations
 import atexit
 import json
 import math
+import numbers
 import os
 import sys
 import weakref
@@ -55,7 +56,7 @@ def _is_one(prompts: Any) -> bool:
             "a prompt must be a text or token ids, or a list of these, got "
             f"{type(prompts).__name__}"
         )
-    return len(prompts) > 0 and isinstance(prompts[0], int)
+    return len(prompts) > 0 and isinstance(prompts[0], numbers.Integral)
 
 
 def _plain_prompt(prompt: Any) -> Any:
@@ -89,9 +90,9 @@ def _raise_first(answers: list[Any]) -> None:
 class Tokenizer:
     """The model's tokenizer (docs/tokenizers.md)."""
 
-    def __init__(self, llm: LLM) -> None:
-        self._llm = llm
-        facts = llm._engine.tokenizer_facts()
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        facts = engine.tokenizer_facts()
         self.vocab_size: int = facts["vocab_size"]
         self.bos_token_id: int | None = facts["bos_token_id"]
         self.eos_token_id: int | None = facts["eos_token_id"]
@@ -107,13 +108,13 @@ class Tokenizer:
     ) -> list[int]:
         """Token ids of a text. `parse_special` reads names of special tokens in
         it as those tokens, which is not for texts of users."""
-        return list(self._llm._engine.encode(text, add_special_tokens, parse_special))
+        return list(self._engine.encode(text, add_special_tokens, parse_special))
 
     def decode(
         self, token_ids: Sequence[int], *, skip_special_tokens: bool = True
     ) -> str:
         """The text of tokens as a whole."""
-        return self._llm._engine.decode(_plain_prompt(token_ids), skip_special_tokens)
+        return self._engine.decode(_plain_prompt(token_ids), skip_special_tokens)
 
 
 class LLM:
@@ -209,14 +210,16 @@ class LLM:
         else:
             each = parse(params, keywords)
         progress = _Progress(len(prompts)) if use_tqdm else None
-        answers = self._engine.generate(
-            [_plain_prompt(prompt) for prompt in prompts],
-            each,
-            _seconds(timeout),
-            progress,
-        )
-        if progress is not None:
-            progress.close()
+        try:
+            answers = self._engine.generate(
+                [_plain_prompt(prompt) for prompt in prompts],
+                each,
+                _seconds(timeout),
+                progress,
+            )
+        finally:
+            if progress is not None:
+                progress.close()
         if not return_exceptions:
             _raise_first(answers)
         return answers
@@ -229,8 +232,8 @@ class LLM:
         timeout: float | None = None,
         **keywords: Any,
     ) -> Stream:
-        """Iterates over what is new, as it comes; leaving the iteration ends
-        the request. Beams tell the prefix that all hypotheses share."""
+        """Iterates over new tokens, as they come; leaving the iteration ends
+        the request. Of beams these are the prefix that all hypotheses share."""
         return Stream(
             self._engine,
             _plain_prompt(prompt),
@@ -273,6 +276,8 @@ class LLM:
         one prompt: a list of ContinuationScore. Of a list of prompts, each with
         its list of continuations: a list of such lists."""
         is_one = _is_one(prompts)
+        if isinstance(continuations, (str, bytes)):
+            raise TypeError("continuations must be a list, got one text")
         answers = self._engine.score(
             [_plain_prompt(p) for p in ([prompts] if is_one else prompts)],
             [list(c) for c in ([continuations] if is_one else continuations)],
@@ -323,8 +328,10 @@ class LLM:
             "messages": messages,
             "tools": tools,
             "documents": None,
-            "add_generation_prompt": add_generation_prompt,
-            "continue_final_message": continue_final_message,
+            "add_generation_prompt": (
+                None if add_generation_prompt is None else bool(add_generation_prompt)
+            ),
+            "continue_final_message": bool(continue_final_message),
             "template_kwargs": dict(chat_template_kwargs or {}),
         }
         return self._engine.render_chat(json.dumps(inputs))
@@ -384,7 +391,7 @@ class LLM:
     def tokenizer(self) -> Tokenizer:
         """Raises Unavailable if the model has none."""
         if self._tokenizer is None:
-            self._tokenizer = Tokenizer(self)
+            self._tokenizer = Tokenizer(self._engine)
         return self._tokenizer
 
     @property
@@ -444,7 +451,7 @@ class Stream:
             while True:
                 while self._pieces:
                     yield self._pieces.pop(0)
-                if self._answer is not None:
+                if self._answer is not None or not len(self._requests):
                     break
                 self._wait()
         finally:
@@ -461,7 +468,10 @@ class Stream:
                 self._answer = answer
 
     def result(self) -> RequestOutput:
-        """The answer, when all pieces were read or are passed over."""
+        """The answer, when all pieces were read or are passed over.
+
+        Raises ValueError if the stream was left before its end.
+        """
         for _ in self:
             pass
         if not isinstance(self._answer, RequestOutput):
@@ -489,7 +499,6 @@ class _Progress:
 
     def close(self) -> None:
         if self._bar is not None:
-            self._bar.update(self._bar.total - self._bar.n)
             self._bar.close()
 
 

@@ -4,11 +4,13 @@ format (docs/request_format.md)."""
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
 from ._espalier import Params
+from .errors import InvalidArgument
 
 # Fields of a request beside its params.
 _REQUEST_FIELDS = ("template", "parse_special")
@@ -21,7 +23,6 @@ _HF_WITHOUT_MEANING = frozenset(
         "bos_token_id",
         "cache_config",
         "cache_implementation",
-        "decoder_start_token_id",
         "disable_compile",
         "low_memory",
         "output_attentions",
@@ -39,9 +40,9 @@ _HF_WITHOUT_MEANING = frozenset(
 )
 
 
-def _from_generation_config(config: Any) -> dict[str, Any]:
-    """The fields of a GenerationConfig that differ from its defaults."""
-    fields = config.to_diff_dict()
+def from_transformers(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields under transformers' names as params; what says nothing of results
+    is left out."""
     params = {}
     for name, value in fields.items():
         if name in _HF_WITHOUT_MEANING or value is None:
@@ -49,7 +50,6 @@ def _from_generation_config(config: Any) -> dict[str, Any]:
         if name == "max_time":
             name, value = "deadline_ms", max(1, round(value * 1000))
         params[_HF_NAMES.get(name, name)] = value
-    # transformers' "never" of early_stopping is ours; all other values, too.
     return params
 
 
@@ -63,7 +63,7 @@ def to_dict(config: Any, keywords: Mapping[str, Any]) -> dict[str, Any]:
     elif isinstance(config, Mapping):
         params = dict(config)
     elif hasattr(config, "to_diff_dict"):
-        params = _from_generation_config(config)
+        params = from_transformers(config.to_diff_dict())
     else:
         raise TypeError(
             "params must be a dictionary of fields or a GenerationConfig, got "
@@ -81,6 +81,11 @@ def _plain(value: Any) -> Any:
 
 
 def _make(params: dict[str, Any]) -> Params:
+    for name, value in params.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            error = InvalidArgument(f"{name} must be finite, got {value}")
+            error.field, error.value = name, str(value)
+            raise error
     line: dict[str, Any] = {"prompt": "-"}
     for name in _REQUEST_FIELDS:
         if name in params:

@@ -10,6 +10,8 @@ transformers' beam search (docs/groups.md), so texts and orders may differ.
 
 from __future__ import annotations
 
+import math
+import numbers
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -59,6 +61,12 @@ class SamplingParams:
     include_stop_str_in_output: bool = False
     logit_bias: Mapping[int, float] | None = None
     allowed_token_ids: Sequence[int] | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.temperature < math.inf:
+            raise ValueError(
+                f"temperature must be at least 0 and finite, got {self.temperature}"
+            )
 
     def to_request(self) -> dict[str, Any]:
         """The params of a request (docs/request_format.md)."""
@@ -116,6 +124,8 @@ class BeamSearchParams:
         """The params of a request."""
         if self.temperature not in (0.0, 1.0):
             _refuse("temperature", self.temperature)
+        if self.include_stop_str_in_output:
+            _refuse("include_stop_str_in_output", True)
         return {
             "num_beams": self.beam_width,
             "num_return_sequences": self.beam_width,
@@ -247,11 +257,12 @@ class LLM:
         """The `beam_width` best hypotheses of each prompt."""
         given = _prompts_of(prompts)
         answers = self.llm.generate(given, params.to_request())
+        known = [self._tokens_of(prompt) for prompt in given]
         return [
             BeamSearchOutput(
                 [
                     BeamSearchSequence(
-                        tokens=self._tokens_of(prompt) + output.token_ids,
+                        tokens=tokens + output.token_ids,
                         cum_logprob=output.cumulative_logprob,
                         text=output.text,
                         score=output.score,
@@ -262,7 +273,7 @@ class LLM:
                     for output in answer.outputs
                 ]
             )
-            for prompt, answer in zip(given, answers)
+            for tokens, answer in zip(known, answers)
         ]
 
     def _run(
@@ -271,11 +282,16 @@ class LLM:
         params: SamplingParams | Sequence[SamplingParams] | None,
         use_tqdm: bool,
     ) -> list[RequestOutput]:
-        requests: Any
-        if params is None or isinstance(params, SamplingParams):
-            requests = (params or SamplingParams()).to_request()
-        else:
-            requests = [own.to_request() for own in params]
+        each = (
+            [params or SamplingParams()] * len(prompts)
+            if params is None or isinstance(params, SamplingParams)
+            else list(params)
+        )
+        requests: Any = [own.to_request() for own in each]
+        if len(each) == len(prompts):
+            for prompt, own, request in zip(prompts, each, requests):
+                if own.max_tokens is None:
+                    request["max_new_tokens"] = self._room_after(prompt)
         answers = self.llm.generate(prompts, requests, use_tqdm=use_tqdm)
         return [self._output(p, a) for p, a in zip(prompts, answers)]
 
@@ -302,12 +318,22 @@ class LLM:
             ],
         )
 
+    def _room_after(self, prompt: Any) -> int:
+        """vLLM's max_tokens None: as much as the context holds."""
+        facts = self.llm.model
+        known = (
+            facts["decoder_prompt"] if facts["has_encoder"] else self._tokens_of(prompt)
+        )
+        return max(1, int(facts["max_context"]) - len(known))
+
     def _tokens_of(self, prompt: Any) -> list[int]:
         return self.llm.prompt_token_ids(prompt)
 
 
 def _prompts_of(prompts: Any) -> list[Any]:
     many = [prompts] if isinstance(prompts, (str, Mapping)) else list(prompts)
+    if many and isinstance(many[0], numbers.Integral):
+        many = [many]
     made = []
     for prompt in many:
         if isinstance(prompt, Mapping):

@@ -13,6 +13,7 @@
 
 #include "espalier/result.h"
 #include "python/src/errors.h"
+#include "request/json/request_json.h"
 
 namespace espalier::python {
 namespace nb = nanobind;
@@ -121,8 +122,9 @@ const SampleEvent* SampleOf(const StreamPiece& piece) {
 
 }  // namespace
 
-nb::object ObjectOf(nb::object prompt, absl::StatusOr<Generation> answer) {
-  if (!answer.ok()) return ExceptionOf(answer.status());
+nb::object ObjectOf(nb::object prompt, absl::StatusOr<Generation> answer,
+                    const std::vector<GivenParam>& aliases) {
+  if (!answer.ok()) return ExceptionOf(InWordsOfLine(aliases, answer.status()));
   return nb::cast(
       RequestOutput{std::move(prompt),
                     std::make_shared<const Generation>(*std::move(answer))});
@@ -224,11 +226,18 @@ void BindAnswers(nb::module_& module) {
               "True if greedy search would generate it.")
       .def_ro("logprobs", &ContinuationScore::log_probs, "Nats, of each token.")
       .def_ro("ranks", &ContinuationScore::ranks,
-              "1 + the number of likelier tokens, of each token.");
+              "1 + the number of likelier tokens, of each token.")
+      .def("__repr__", [](nb::handle self) {
+        return nb::str(
+                   "ContinuationScore(cumulative_logprob={:.6g}, "
+                   "is_greedy={}, token_ids={})")
+            .format(self.attr("cumulative_logprob"), self.attr("is_greedy"),
+                    self.attr("token_ids"));
+      });
   nb::class_<StreamPiece>(
       module, "StreamPiece",
       "New tokens of a sample, or of the prefix that all hypotheses of a beam "
-      "search have in common; what was told is never taken back.")
+      "search have in common; they are never taken back.")
       .def_prop_ro(
           "text", [](const StreamPiece& p) { return Text(TextOf(p)); },
           "Whole characters.")

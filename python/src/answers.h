@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "espalier/generator.h"
+#include "request/param_fields.h"
 #include "request/stream_event.h"
 
 namespace espalier::python {
@@ -31,9 +32,10 @@ struct StreamPiece {
   StreamEvent event;  // a SampleEvent or a StablePrefixEvent
 };
 
-// The answer, or the exception.
+// The answer, or the exception, with the names that the caller used.
 nanobind::object ObjectOf(nanobind::object prompt,
-                          absl::StatusOr<Generation> answer);
+                          absl::StatusOr<Generation> answer,
+                          const std::vector<GivenParam>& aliases);
 nanobind::object ObjectOf(StreamEvent event);
 
 void BindAnswers(nanobind::module_& module);

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "base/field_error.h"
 #include "base/json.h"
 #include "base/status.h"
@@ -53,14 +54,31 @@ std::vector<TokenId> TokensOf(nb::handle prompt) {
   return tokens;
 }
 
+// REQUIRES: a str.
+std::string TextOf(nb::handle text, std::string_view field) {
+  std::string value;
+  if (nb::try_cast(text, value)) return value;
+  Raise(InvalidField(FieldName{field}, " must be UTF-8: it has half of a pair",
+                     Got(nb::cast<std::string>(nb::repr(text)))));
+}
+
 Prompt PromptOf(nb::handle prompt, const Params& params) {
+  if (!nb::isinstance<nb::str>(prompt)) {
+    const RequestBody& body = params.body;
+    if (!body.template_name.empty() || body.parse_special) {
+      Raise(InvalidField(
+          FieldName{body.parse_special ? "parse_special" : "template"},
+          " needs a prompt of text",
+          Got(nb::cast<std::string>(nb::repr(nb::type_name(prompt.type()))))));
+    }
+  }
   if (nb::isinstance<ChatPrompt>(prompt)) {
     const ChatPrompt& chat = nb::cast<const ChatPrompt&>(prompt);
     return chat.is_continued ? Prompt(chat.tokens)
                              : Prompt::OfChat(chat.tokens);
   }
   if (!nb::isinstance<nb::str>(prompt)) return Prompt(TokensOf(prompt));
-  std::string text = nb::cast<std::string>(prompt);
+  std::string text = TextOf(prompt, "prompt");
   const std::string& name = params.body.template_name;
   Prompt made = name.empty() ? Prompt(std::move(text))
                              : Prompt::Templated(std::move(text), name);
@@ -77,6 +95,28 @@ CallOptions CallOf(double timeout, std::stop_token stop) {
   CallOptions call = {.stop = std::move(stop), .keeps_error_parts = true};
   if (std::isfinite(timeout)) call.timeout = absl::Seconds(timeout);
   return call;
+}
+
+// Errors of options, whose memory is in MiB here.
+absl::Status InMib(const absl::Status& error) {
+  const auto name = [](std::string_view field) -> std::string {
+    if (field == "kv_cache_bytes") return "kv_cache_mib";
+    if (field == "host_cache_bytes") return "host_cache_mib";
+    return std::string(field);
+  };
+  return InWordsOf(
+      {.option = name, .unit_bytes = int64_t{1} << 20, .unit = "MiB"}, error);
+}
+
+std::optional<int64_t> BytesOf(std::string_view name,
+                               std::optional<int64_t> mib) {
+  constexpr int64_t kMost = INT64_MAX >> 20;
+  if (!mib) return std::nullopt;
+  if (*mib > kMost || *mib < 0) {
+    Raise(InvalidField(OptionName{name}, " must be in [0, ", kMost, "]",
+                       Got(*mib)));
+  }
+  return *mib << 20;
 }
 
 // Notifies one that waits with WaitInterruptibly.
@@ -110,29 +150,32 @@ Params Params::Parse(const std::string& line) {
   return {ValueOrRaise(ParseRequestLine(line).body)};
 }
 
-Engine::Engine(const std::string& directory, GeneratorOptions options) {
-  RaiseIfForked();
+Engine::Engine(const std::string& directory, GeneratorOptions options,
+               const Memory& memory)
+    : num_forks_(NumForks()) {
+  options.kv_cache_bytes = BytesOf("kv_cache_mib", memory.kv_cache_mib);
+  options.host_cache_bytes = BytesOf("host_cache_mib", memory.host_cache_mib);
   absl::StatusOr<Generator> loaded = absl::UnknownError("");
   {
-    const nb::gil_scoped_release release;
+    const WithoutGil without_gil;
     loaded = Generator::Load(directory, options);
   }
-  generator_ = std::make_shared<Generator>(ValueOrRaise(std::move(loaded)));
-  CountEngine();
+  if (!loaded.ok()) Raise(InMib(loaded.status()));
+  generator_ = std::make_shared<Generator>(*std::move(loaded));
 }
 
 Engine::~Engine() {
-  if (IsForked()) {
+  if (num_forks_ != NumForks()) {
     // Its threads are in the parent: nothing to join.
     static_cast<void>(new std::shared_ptr<Generator>(std::move(generator_)));
     return;
   }
-  const nb::gil_scoped_release release;
+  const WithoutGil without_gil;
   Close();
 }
 
 std::shared_ptr<Generator> Engine::generator() const {
-  RaiseIfForked();
+  RaiseIfForked(num_forks_);
   const std::lock_guard<std::mutex> lock(mutex_);
   if (generator_ == nullptr) Raise(absl::CancelledError("the LLM is closed"));
   return generator_;
@@ -144,6 +187,7 @@ bool Engine::is_closed() const {
 }
 
 void Engine::Close() {
+  if (num_forks_ != NumForks()) return;
   std::shared_ptr<Generator> closed;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -156,15 +200,23 @@ void Engine::Close() {
 nb::list Engine::Generate(nb::list prompts, nb::handle params, double timeout,
                           nb::object on_progress) {
   const std::shared_ptr<Generator> generator = this->generator();
-  std::vector<GenerationRequest> requests;
   const size_t count = nb::len(prompts);
-  requests.reserve(count);
   const bool has_each = nb::isinstance<nb::list>(params);
+  const auto params_of = [&](size_t i) -> const Params& {
+    return nb::cast<const Params&>(has_each ? params[i] : params);
+  };
+  // The answers to those whose prompts are wrong, and the requests of others.
+  std::vector<nb::object> wrong(count);
+  std::vector<GenerationRequest> requests;
+  requests.reserve(count);
   for (size_t i = 0; i < count; ++i) {
-    const nb::object own =
-        has_each ? nb::object(params[i]) : nb::borrow<nb::object>(params);
-    requests.push_back(RequestOf(prompts[i], nb::cast<const Params&>(own)));
+    try {
+      requests.push_back(RequestOf(prompts[i], params_of(i)));
+    } catch (nb::python_error& error) {
+      wrong[i] = nb::borrow(error.value());
+    }
   }
+  const size_t num_requests = requests.size();
   std::stop_source stop;
   std::vector<absl::StatusOr<Generation>> answers;
   std::atomic<int64_t> num_ended = 0;
@@ -184,7 +236,7 @@ nb::list Engine::Generate(nb::list prompts, nb::handle params, double timeout,
     Raise(absl::ResourceExhaustedError(error.what()));
   }
   const auto join = [&] {
-    const nb::gil_scoped_release release;
+    const WithoutGil without_gil;
     worker->join();
   };
   try {
@@ -199,10 +251,16 @@ nb::list Engine::Generate(nb::list prompts, nb::handle params, double timeout,
     throw;
   }
   join();
-  if (answers.size() != count) throw std::bad_alloc();
+  if (answers.size() != num_requests) throw std::bad_alloc();
   nb::list list;
+  auto answer = answers.begin();
   for (size_t i = 0; i < count; ++i) {
-    list.append(ObjectOf(prompts[i], std::move(answers[i])));
+    if (wrong[i].is_valid()) {
+      list.append(wrong[i]);
+    } else {
+      list.append(ObjectOf(prompts[i], std::move(*answer++),
+                           params_of(i).body.aliases));
+    }
   }
   return list;
 }
@@ -211,13 +269,17 @@ nb::list Engine::Score(nb::list prompts, nb::list continuations,
                        const Params& params, bool append_eos, double timeout) {
   const std::shared_ptr<Generator> generator = this->generator();
   const size_t count = nb::len(prompts);
+  if (nb::len(continuations) != count) {
+    Raise(InvalidField("`continuations` must have a list for each of ", count,
+                       " prompts", Got(nb::len(continuations))));
+  }
   std::vector<ScoreRequest> requests;
   requests.reserve(count);
   for (size_t i = 0; i < count; ++i) {
     ScoreRequest request{PromptOf(prompts[i], params)};
     for (const nb::handle text : nb::cast<nb::list>(continuations[i])) {
       if (nb::isinstance<nb::str>(text)) {
-        request.continuations.emplace_back(nb::cast<std::string>(text));
+        request.continuations.emplace_back(TextOf(text, "continuations"));
       } else {
         request.continuations.emplace_back(TokensOf(text));
       }
@@ -226,28 +288,37 @@ nb::list Engine::Score(nb::list prompts, nb::list continuations,
     request.params = params.body.params;
     requests.push_back(std::move(request));
   }
-  std::stop_source stop;
-  std::vector<absl::StatusOr<Generation>> answers(
-      count, absl::CancelledError("not scored"));
-  Latch latch(static_cast<int64_t>(count));
+  // Callbacks may come after an exception here.
+  struct Scores {
+    explicit Scores(size_t count)
+        : answers(count, absl::CancelledError("not scored")),
+          latch(static_cast<int64_t>(count)) {}
+
+    std::vector<absl::StatusOr<Generation>> answers;
+    Latch latch;
+    std::stop_source stop;
+  };
+  const auto shared = std::make_shared<Scores>(count);
+  const absl::Cleanup ends = [&] { shared->stop.request_stop(); };
   {
-    const nb::gil_scoped_release release;
+    const WithoutGil without_gil;
     for (size_t i = 0; i < count; ++i) {
       generator->ScoreAsync(
           std::move(requests[i]),
-          [&, i](absl::StatusOr<Generation> answer) {
-            answers[i] = std::move(answer);
-            latch.CountDown();
+          [shared, i](absl::StatusOr<Generation> answer) {
+            shared->answers[i] = std::move(answer);
+            shared->latch.CountDown();
           },
-          CallOf(timeout, stop.get_token()));
+          CallOf(timeout, shared->stop.get_token()));
     }
   }
-  WaitInterruptibly([&] { return latch.WaitShortly(); },
-                    [&] { stop.request_stop(); }, [] {});
+  WaitInterruptibly([&] { return shared->latch.WaitShortly(); },
+                    [&] { shared->stop.request_stop(); }, [] {});
   nb::list list;
-  for (absl::StatusOr<Generation>& answer : answers) {
+  for (absl::StatusOr<Generation>& answer : shared->answers) {
     if (!answer.ok()) {
-      list.append(ExceptionOf(answer.status()));
+      list.append(
+          ExceptionOf(InWordsOfLine(params.body.aliases, answer.status())));
       continue;
     }
     nb::list scores;
@@ -282,7 +353,7 @@ ChatPrompt Engine::RenderChat(const std::string& text) {
   const bool is_continued = inputs.continue_final_message;
   absl::StatusOr<std::vector<TokenId>> tokens;
   {
-    const nb::gil_scoped_release release;
+    const WithoutGil without_gil;
     const absl::StatusOr<const ChatPrompts*> chat = generator->chat_prompts();
     tokens = chat.ok()
                  ? (*chat)->Make(std::move(inputs),
@@ -292,10 +363,11 @@ ChatPrompt Engine::RenderChat(const std::string& text) {
   return {ValueOrRaise(std::move(tokens)), is_continued};
 }
 
-Requests::Requests() : queue_(ValueOrRaise(ReadyQueue::Create())) {}
+Requests::Requests()
+    : num_forks_(NumForks()), queue_(ValueOrRaise(ReadyQueue::Create())) {}
 
 Requests::~Requests() {
-  if (IsForked()) {
+  if (num_forks_ != NumForks()) {
     // They are those of the parent.
     for (auto& [number, open] : open_) {
       static_cast<void>(new Open(std::move(open)));
@@ -311,8 +383,9 @@ void Requests::Submit(const Engine& engine, int64_t number, nb::object prompt,
   GenerationRequest request = RequestOf(prompt, params);
   Open& open = open_[number];
   open.prompt = std::move(prompt);
+  open.aliases = params.body.aliases;
   const CallOptions call = CallOf(timeout, open.stop.get_token());
-  const nb::gil_scoped_release release;
+  const WithoutGil without_gil;
   generator->GenerateAsync(
       std::move(request),
       [queue = queue_, number](absl::StatusOr<Generation> answer) {
@@ -328,16 +401,17 @@ void Requests::Stream(const Engine& engine, int64_t number, nb::object prompt,
   absl::StatusOr<AsyncStream> stream = absl::UnknownError("");
   std::stop_source stop;
   {
-    const nb::gil_scoped_release release;
+    const WithoutGil without_gil;
     stream = generator->StreamAsync(
         std::move(request), [queue = queue_, number] { queue->Push({number}); },
         CallOf(timeout, stop.get_token()));
   }
-  open_.insert_or_assign(
-      number, Open{std::move(prompt), stop, ValueOrRaise(std::move(stream))});
+  open_.insert_or_assign(number, Open{std::move(prompt), params.body.aliases,
+                                      stop, ValueOrRaise(std::move(stream))});
 }
 
 void Requests::Cancel(int64_t number) {
+  if (num_forks_ != NumForks()) return;
   const auto found = open_.find(number);
   if (found == open_.end()) return;
   found->second.stop.request_stop();
@@ -347,27 +421,32 @@ void Requests::Cancel(int64_t number) {
 nb::list Requests::Take() {
   nb::list list;
   for (ReadyQueue::Ready& ready : queue_->Take()) {
+    // To make an object may run a finalizer that cancels, so all of the request
+    // is taken before.
     const auto found = open_.find(ready.request);
     if (found == open_.end()) continue;  // cancelled
-    nb::list pieces;
+    std::vector<StreamEvent> events;
     std::optional<absl::StatusOr<Generation>> answer = std::move(ready.answer);
     if (found->second.stream.has_value()) {
-      AsyncStream& stream = *found->second.stream;
-      for (StreamEvent& event : stream.TakeEvents()) {
-        pieces.append(ObjectOf(std::move(event)));
-      }
-      answer = stream.TakeResult();
+      events = found->second.stream->TakeEvents();
+      answer = found->second.stream->TakeResult();
     }
-    nb::object ended = nb::none();
+    Open ended;
+    if (answer.has_value()) {
+      ended = std::move(found->second);
+      open_.erase(found);
+    }
+    nb::list pieces;
+    for (StreamEvent& event : events) pieces.append(ObjectOf(std::move(event)));
+    nb::object object = nb::none();
     if (answer.has_value()) {
       try {
-        ended = ObjectOf(found->second.prompt, *std::move(answer));
+        object = ObjectOf(ended.prompt, *std::move(answer), ended.aliases);
       } catch (nb::python_error& error) {  // it has an answer all the same
-        ended = nb::borrow(error.value());
+        object = nb::borrow(error.value());
       }
     }
-    if (!ended.is_none()) open_.erase(found);
-    list.append(nb::make_tuple(ready.request, pieces, ended));
+    list.append(nb::make_tuple(ready.request, pieces, object));
   }
   return list;
 }
@@ -395,7 +474,7 @@ nb::dict StatsOf(const Engine& engine) {
   GeneratorStats stats;
   {
     const std::shared_ptr<Generator> generator = engine.generator();
-    const nb::gil_scoped_release release;
+    const WithoutGil without_gil;
     stats = generator->Stats();
   }
   nb::dict dict;
@@ -411,7 +490,7 @@ nb::dict StatsOf(const Engine& engine) {
 
 std::string MetricsOf(const Engine& engine) {
   const std::shared_ptr<Generator> generator = engine.generator();
-  const nb::gil_scoped_release release;
+  const WithoutGil without_gil;
   return PrometheusText(generator->Stats());
 }
 
@@ -423,13 +502,14 @@ const Tokenizer& TokenizerOf(const Generator& generator) {
   return *tokenizer;  // the generator's own
 }
 
-std::vector<TokenId> Encode(const Engine& engine, std::string_view text,
+std::vector<TokenId> Encode(const Engine& engine, nb::str given,
                             bool add_special_tokens, bool parse_special) {
   const std::shared_ptr<Generator> generator = engine.generator();
+  const std::string text = TextOf(given, "text");
   const Tokenizer& tokenizer = TokenizerOf(*generator);
   absl::StatusOr<std::vector<TokenId>> tokens;
   {
-    const nb::gil_scoped_release release;
+    const WithoutGil without_gil;
     tokens = tokenizer.Encode(text, {.add_special_tokens = add_special_tokens,
                                      .parse_special = parse_special});
   }
@@ -448,7 +528,13 @@ nb::str Decode(const Engine& engine, nb::handle tokens,
 std::vector<TokenId> PromptTokensOf(const Engine& engine, nb::handle prompt,
                                     const Params& params) {
   const std::shared_ptr<Generator> generator = engine.generator();
-  return ValueOrRaise(generator->MakePrompt(PromptOf(prompt, params)));
+  Prompt made = PromptOf(prompt, params);
+  absl::StatusOr<std::vector<TokenId>> tokens;
+  {
+    const WithoutGil without_gil;
+    tokens = generator->MakePrompt(std::move(made));
+  }
+  return ValueOrRaise(std::move(tokens));
 }
 
 nb::dict TokenizerFacts(const Engine& engine) {
@@ -474,6 +560,15 @@ nb::dict ModelFacts(const Engine& engine) {
   dict["has_encoder"] = model.encoder.has_value();
   dict["decoder_prompt"] = nb::cast(
       model.encoder ? model.encoder->decoder_prompt : std::vector<TokenId>());
+  nb::dict defaults;
+  const nb::object loads = nb::module_::import_("json").attr("loads");
+  const GenerationDefaults& known = generator->defaults();
+  for (const auto& [name, value] : known.fields) {
+    defaults[nb::str(name.c_str())] = loads(nb::str(value.c_str()));
+  }
+  if (known.max_length) defaults["max_length"] = *known.max_length;
+  if (known.min_length) defaults["min_length"] = *known.min_length;
+  dict["defaults"] = defaults;
   dict["template_names"] = nb::cast(generator->template_names());
   dict["max_open"] = generator->max_open();
   return dict;
@@ -507,9 +602,6 @@ void BindEngine(nb::module_& module) {
             options.dtype = std::move(dtype);
             options.weights = std::move(weights);
             options.num_threads = num_threads;
-            if (kv_cache_mib) options.kv_cache_bytes = *kv_cache_mib << 20;
-            if (host_cache_mib)
-              options.host_cache_bytes = *host_cache_mib << 20;
             options.page_size = page_size;
             options.max_step_tokens = max_step_tokens;
             options.max_beams = max_beams;
@@ -524,7 +616,8 @@ void BindEngine(nb::module_& module) {
             if (std::isfinite(step_timeout)) {
               options.step_timeout = absl::Seconds(step_timeout);
             }
-            new (self) Engine(directory, std::move(options));
+            new (self) Engine(directory, std::move(options),
+                              {kv_cache_mib, host_cache_mib});
           },
           nb::arg("directory"), nb::kw_only(), nb::arg("device"),
           nb::arg("dtype"), nb::arg("weights"), nb::arg("num_threads"),
@@ -549,7 +642,7 @@ void BindEngine(nb::module_& module) {
       .def("model_facts", ModelFacts)
       .def("stats", StatsOf)
       .def("metrics", MetricsOf)
-      .def("close", &Engine::Close, nb::call_guard<nb::gil_scoped_release>())
+      .def("close", &Engine::Close, nb::call_guard<WithoutGil>())
       .def_prop_ro("is_closed", &Engine::is_closed);
   nb::class_<Requests>(module, "Requests",
                        "Requests of one thread, which takes their answers.")

@@ -1,6 +1,6 @@
 // The engine of the package: a Generator, and requests of Python for it.
 //
-// Its threads never take the interpreter's lock. Calls that wait release it.
+// Its threads never take the GIL. Calls that wait release it.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -35,7 +35,13 @@ struct ChatPrompt {
 
 class Engine {
  public:
-  Engine(const std::string& directory, GeneratorOptions options);
+  // Memory in MiB in place of the bytes of `options`; unset: theirs.
+  struct Memory {
+    std::optional<int64_t> kv_cache_mib;
+    std::optional<int64_t> host_cache_mib;
+  };
+  Engine(const std::string& directory, GeneratorOptions options,
+         const Memory& memory);
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
@@ -56,13 +62,14 @@ class Engine {
   bool is_closed() const;
 
  private:
+  const int num_forks_;
   mutable std::mutex mutex_;
   std::shared_ptr<Generator> generator_;  // guarded by mutex_; null: closed
 };
 
 // Requests of one thread, such as one event loop, which takes their answers.
 //
-// Thread safety: one thread at a time has it, under the interpreter's lock.
+// Thread safety: one thread at a time, with the GIL.
 class Requests {
  public:
   Requests();
@@ -76,7 +83,7 @@ class Requests {
               const Params& params, double timeout);
   void Stream(const Engine& engine, int64_t number, nanobind::object prompt,
               const Params& params, double timeout);
-  // Ends a request. It has no answer any more.
+  // Ends a request, if it is open. It has no answer any more.
   void Cancel(int64_t number);
   // All that has come since the last call: (number, pieces, answer), where the
   // answer is an exception, or None as long as the request runs.
@@ -88,10 +95,12 @@ class Requests {
  private:
   struct Open {
     nanobind::object prompt;
+    std::vector<GivenParam> aliases;
     std::stop_source stop = {};
     std::optional<AsyncStream> stream = {};
   };
 
+  const int num_forks_;
   const std::shared_ptr<ReadyQueue> queue_;
   std::unordered_map<int64_t, Open> open_;
 };

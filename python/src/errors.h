@@ -8,7 +8,7 @@
 
 namespace espalier::python {
 
-// The exception, not raised. REQUIRES: an error, and the interpreter's lock.
+// The exception, not raised. REQUIRES: an error, and the GIL.
 nanobind::object ExceptionOf(const absl::Status& error);
 
 // Raises it. REQUIRES: as ExceptionOf.

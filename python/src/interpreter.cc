@@ -1,7 +1,6 @@
 #include "python/src/interpreter.h"
 
 #include <Python.h>
-#include <nanobind/nanobind.h>
 #include <pthread.h>
 #include <unistd.h>
 
@@ -14,12 +13,15 @@ namespace nb = nanobind;
 
 namespace {
 
-std::atomic<bool> has_engine = false;
-std::atomic<bool> is_forked = false;
+std::atomic<int> num_forks = 0;
 std::atomic<bool> is_exiting = false;
 std::thread::id exiting_thread;  // set before is_exiting
 
 }  // namespace
+
+WithoutGil::~WithoutGil() {
+  while (is_exiting && std::this_thread::get_id() != exiting_thread) pause();
+}
 
 void WaitInterruptibly(const std::function<bool()>& wait,
                        const std::function<void()>& interrupt,
@@ -37,13 +39,8 @@ void WaitInterruptibly(const std::function<bool()>& wait,
   };
   for (bool is_done = false; !is_done;) {
     {
-      const nb::gil_scoped_release release;
+      const WithoutGil without_gil;
       is_done = wait();
-      // A thread that asks for the lock of an interpreter that ends is ended
-      // itself, in the middle of C++.
-      while (is_exiting && std::this_thread::get_id() != exiting_thread) {
-        pause();
-      }
     }
     look();
   }
@@ -51,22 +48,22 @@ void WaitInterruptibly(const std::function<bool()>& wait,
 }
 
 void WatchForks() {
-  pthread_atfork(nullptr, nullptr, [] { is_forked = has_engine.load(); });
+  pthread_atfork(nullptr, nullptr, [] { ++num_forks; });
 }
 
-void CountEngine() { has_engine = true; }
-bool IsForked() { return is_forked; }
+int NumForks() { return num_forks; }
+
 void SetExiting() {
   exiting_thread = std::this_thread::get_id();
   is_exiting = true;
 }
 
-void RaiseIfForked() {
-  if (!is_forked) return;
+void RaiseIfForked(int num_forks_then) {
+  if (num_forks_then == num_forks) return;
   PyErr_SetString(PyExc_RuntimeError,
-                  "the process was forked after espalier made an engine, whose "
-                  "threads are not here; make engines in the child, or use the "
-                  "start method \"spawn\"");
+                  "this LLM was made before a fork, and its threads are not in "
+                  "the child; make another here, or use the start method "
+                  "\"spawn\"");
   throw nb::python_error();
 }
 

@@ -1,32 +1,43 @@
-// Waiting without the interpreter's lock: signals, forks, and the end of the
-// process.
+// Waiting without the GIL: signals, forks, and the end of the process.
 #pragma once
+
+#include <nanobind/nanobind.h>
 
 #include <functional>
 
 namespace espalier::python {
 
+// Releases the GIL. On a thread other than the one that ends the interpreter
+// it is not taken again after that: such a thread would be ended in the middle
+// of C++, so it stays where it is.
+class WithoutGil {
+ public:
+  WithoutGil() = default;
+  ~WithoutGil();
+  WithoutGil(const WithoutGil&) = delete;
+  WithoutGil& operator=(const WithoutGil&) = delete;
+
+ private:
+  nanobind::gil_scoped_release release_;
+};
+
 // Calls `wait`, which blocks for a short time and returns true when it is done,
-// without the interpreter's lock until it is, and `interrupt` once if a signal
-// raised, such as by Ctrl-C. Between two calls of `wait`, `in_between` runs
-// with the lock; it may raise, too.
-// Raises what they raised, when `wait` is done.
+// without the GIL until it is, and `interrupt` once if a signal raised, such as
+// by Ctrl-C. Between two calls of `wait`, `in_between` runs with the GIL; it
+// may raise, too. Raises what they raised, when `wait` is done.
 void WaitInterruptibly(const std::function<bool()>& wait,
                        const std::function<void()>& interrupt,
                        const std::function<void()>& in_between);
 
-// Registers what is to be known at forks.
+// Watches forks. Called once.
 void WatchForks();
-// Raises RuntimeError in a process that was forked from the one that loaded the
-// module after it made an engine: threads of the engine are not there.
-void RaiseIfForked();
-// An engine was made.
-void CountEngine();
-// True in such a process.
-bool IsForked();
+// The forks between the process that loaded the module and this one. Threads
+// that were made when it was lower are in another process.
+int NumForks();
+// Raises RuntimeError if something was made before a fork.
+void RaiseIfForked(int num_forks_then);
 
-// The interpreter ends, on this thread: all others that wait stay where they
-// are from now on.
+// The interpreter ends, on this thread.
 void SetExiting();
 
 }  // namespace espalier::python

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "base/memory.h"
 
 namespace espalier::python {
 
@@ -26,7 +27,10 @@ ReadyQueue::~ReadyQueue() { close(fd_); }
 void ReadyQueue::Push(Ready ready) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const bool was_empty = ready_.empty();
-  ready_.push_back(std::move(ready));
+  UntilThereIsMemory([&] {
+    ready_.push_back(std::move(ready));
+    return true;
+  });
   // Fails only where the counter is full, which is readable, too.
   if (was_empty) eventfd_write(fd_, 1);
 }

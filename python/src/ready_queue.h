@@ -1,8 +1,7 @@
 // ReadyQueue: answers of requests on their way to one thread of Python, which
 // waits for a descriptor: an event loop by add_reader, others by Wait. The
 // engine's threads push, and write the descriptor only where the queue was
-// empty: they never take the interpreter's lock, and a step wakes the reader
-// once at most.
+// empty: they never take the GIL, and a step wakes the reader once at most.
 //
 // Thread safety: any thread may push; one takes.
 #pragma once
@@ -37,6 +36,7 @@ class ReadyQueue {
   // Readable while the queue is not empty.
   int fd() const { return fd_; }
 
+  // Does not throw.
   void Push(Ready ready);
   // All that was pushed since the last call.
   std::vector<Ready> Take();

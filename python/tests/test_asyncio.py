@@ -141,14 +141,43 @@ def test_two_loops_on_one_engine(llm):
 
 
 def test_leaving_an_async_stream_ends_its_request(llm):
+    """Within the loop, whose end would end it anyway."""
+    long = {"num_beams": 8, "min_new_tokens": 900, "max_new_tokens": 900}
+
+    async def nothing_is_open():
+        before = llm.stats()["num_steps"]
+        for _ in range(300):
+            if llm.stats()["num_open"] == 0:
+                break
+            await asyncio.sleep(0.01)
+        assert llm.stats()["num_open"] == 0
+        assert llm.stats()["num_steps"] - before < 500
+
     async def main():
-        async with llm.astream("Hello", num_beams=8, min_new_tokens=150) as stream:
+        async for _ in llm.astream("Hello", **long):
+            break
+        await nothing_is_open()
+        async with llm.astream("Hello", **long) as stream:
             async for _ in stream:
                 break
-        del stream
-        stream = llm.astream("Hello", num_beams=8, min_new_tokens=150)
-        await asyncio.sleep(0.01)
+        await nothing_is_open()
+        with pytest.raises(ValueError, match="left"):
+            await stream.result()
+        stream = llm.astream("Hello", **long)
+        reader = asyncio.ensure_future(stream.result())
+        await asyncio.sleep(0.02)
+        with pytest.raises(RuntimeError, match="another coroutine"):
+            while True:
+                await stream.__anext__()
         await stream.aclose()
+        with pytest.raises(ValueError, match="left"):
+            await reader
+        await nothing_is_open()
+        stream = llm.astream("Hello", **long)
+        with pytest.raises(asyncio.TimeoutError):
+            while True:
+                await asyncio.wait_for(stream.__anext__(), 0.001)
+        assert [piece async for piece in stream] == []
+        await nothing_is_open()
 
-    asyncio.run(main())
-    until_nothing_is_open(llm)
+    asyncio.run(asyncio.wait_for(main(), 60))

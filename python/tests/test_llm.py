@@ -87,18 +87,23 @@ def test_prompts_of_ids_arrays_and_texts_are_the_same(llm):
     many = llm.generate([ids, numpy.array(ids)], num_beams=4)
     assert by_ids[0].outputs[0].token_ids == by_array[0].outputs[0].token_ids
     assert texts(many) == texts(by_ids) * 2
-    assert len(text) == 1
+    whole = llm.prompt_token_ids("How old are you?")
+    assert texts(llm.generate(whole, num_beams=4)) == texts(text)
+    assert texts(llm.generate(list(numpy.array(whole)), num_beams=4)) == texts(text)
+    with pytest.raises(espalier.InvalidArgument, match="template"):
+        llm.generate(whole, template="en-fr")
 
 
 @pytest.mark.parametrize(
     ("keywords", "field", "value", "message"),
     [
         ({"num_beams": 0}, "num_beams", "0", "num_beams must be at least 1"),
-        ({"num_beams": "4"}, None, None, "num_beams must be an integer"),
+        ({"num_beams": "4"}, "num_beams", '"4"', "num_beams must be an integer"),
         ({"num_beems": 4}, None, None, "num_beams"),
         ({"temperature": -1.0, "do_sample": True}, "temperature", "-1", "temperature"),
         ({"template": "none"}, None, None, "template"),
         ({"logprobs": 1000}, "logprobs", "1000", "logprobs"),
+        ({"length_penalty": float("inf")}, "length_penalty", "inf", "finite"),
     ],
 )
 def test_errors_name_field_and_value(llm, keywords, field, value, message):
@@ -116,6 +121,10 @@ def test_a_wrong_prompt_is_named_and_others_have_answers(llm):
     answers = llm.generate(prompts, return_exceptions=True)
     assert isinstance(answers[1], espalier.InvalidArgument)
     assert answers[0].outputs[0].text and answers[2].outputs[0].text
+    for wrong in ([-1], ["x", 3], [2**40], [1.5]):
+        answers = llm.generate(["a", wrong], return_exceptions=True)
+        assert isinstance(answers[1], espalier.InvalidArgument), wrong
+        assert answers[0].outputs
 
 
 @pytest.mark.parametrize("prompt", [None, 3, 1.5, {"a": 1}, ["x", 3], [[1.5]], b"x"])
@@ -167,13 +176,22 @@ def test_streams_tell_the_answer(llm):
 
 
 def test_leaving_a_stream_ends_its_request(llm):
-    for _ in llm.stream("Hello, hello.", num_beams=8, min_new_tokens=150):
+    long = {"num_beams": 8, "min_new_tokens": 900, "max_new_tokens": 900}
+    stream = llm.stream("Hello, hello.", **long)
+    for _ in stream:
         break
+    with pytest.raises(ValueError, match="left"):
+        stream.result()
+    stream = llm.stream("Hello, hello.", **long)
+    stream.close()
+    assert list(stream) == []
+    before = llm.stats()["num_steps"]
     for _ in range(100):
         if llm.stats()["num_open"] == 0:
             break
         time.sleep(0.02)
     assert llm.stats()["num_open"] == 0
+    assert llm.stats()["num_steps"] - before < 500
 
 
 def test_scores_are_those_of_what_is_generated(llm):
@@ -189,6 +207,21 @@ def test_scores_are_those_of_what_is_generated(llm):
     assert [len(s) for s in many] == [1, 2, 1]
     with pytest.raises(espalier.InvalidArgument, match="continuations"):
         llm.score("How old are you?", [])
+    with pytest.raises(espalier.InvalidArgument, match="each of 2 prompts"):
+        llm.score(["a", "b"], [["x"]])
+    with pytest.raises(TypeError, match="list"):
+        llm.score("a", "bc")
+
+
+def test_half_of_a_pair_is_no_text(llm):
+    for call in (
+        lambda: llm.generate("a\udc80b"),
+        lambda: llm.score("a", ["\udc80"]),
+        lambda: llm.generate("a", stop=["\udc80"]),
+        lambda: llm.tokenizer.encode("\udc80"),
+    ):
+        with pytest.raises(espalier.InvalidArgument):
+            call()
 
 
 def test_threads_get_what_each_would_alone(llm):
@@ -221,6 +254,34 @@ def test_generation_config_of_transformers(llm):
     by_config = llm.generate("How old are you?", Config())
     by_keywords = llm.generate("How old are you?", num_beams=4, stop=[","])
     assert texts(by_config) == texts(by_keywords)
+
+
+def test_an_engine_goes_with_its_llm():
+    """Without the collector of cycles."""
+    import gc
+    import weakref
+
+    gc.disable()
+    try:
+        made = espalier.LLM(MODEL, num_threads=1)
+        assert made.tokenizer.vocab_size > 0
+        engine = weakref.ref(made._engine)
+        del made
+        assert engine() is None
+    finally:
+        gc.enable()
+
+
+def test_memory_is_in_mib():
+    for mib in (-1, 0, 2**44):
+        with pytest.raises(espalier.InvalidArgument, match="kv_cache_mib"):
+            espalier.LLM(MODEL, kv_cache_mib=mib)
+
+
+def test_progress_of_tqdm(llm, capsys):
+    pytest.importorskip("tqdm")
+    llm.generate(SENTENCES, use_tqdm=True)
+    assert "prompt" in capsys.readouterr().err
 
 
 def test_closed_and_pickled():

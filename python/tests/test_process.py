@@ -109,7 +109,36 @@ def test_a_fork_raises_instead_of_hanging():
         print(len(llm.generate('Hello')))
         """)
     stdout, stderr = process.communicate(timeout=60)
-    assert "forked after" in stdout and stdout.endswith("1\n") and stderr == ""
+    assert "before a fork" in stdout and stdout.endswith("1\n") and stderr == ""
+
+
+@pytest.mark.parametrize(
+    "end", ["", "sys.exit(0)", "llm.close()", "del llm", "del s", "s.close()"]
+)
+def test_a_forked_child_ends(end):
+    process = start(f"""
+        s = llm.stream('Hello', **long)
+        if os.fork() == 0:
+            {end or 'pass'}
+            sys.exit(0)
+        os.wait()
+        print(len(llm.generate('Hello')))
+        s.close()
+        """)
+    stdout, stderr = process.communicate(timeout=60)
+    assert (stdout, stderr, process.returncode) == ("1\n", "", 0)
+
+
+def test_a_forked_child_has_an_engine_of_its_own():
+    process = start(f"""
+        if os.fork() == 0:
+            own = espalier.LLM({str(MODEL)!r}, num_threads=1)
+            print(len(own.generate('Hello')), flush=True)
+            sys.exit(0)
+        os.wait()
+        """)
+    stdout, stderr = process.communicate(timeout=60)
+    assert (stdout, stderr, process.returncode) == ("1\n", "", 0)
 
 
 def test_spawned_processes_have_engines_of_their_own(tmp_path):

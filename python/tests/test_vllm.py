@@ -73,8 +73,18 @@ def test_logprobs_and_stops(model):
 def test_unknown_fields_and_prompts_are_refused():
     with pytest.raises(TypeError, match="best_off"):
         vllm.SamplingParams(best_off=3)
+    for temperature in (-1.0, float("nan")):
+        with pytest.raises(ValueError, match="temperature"):
+            vllm.SamplingParams(temperature=temperature)
     with pytest.raises(TypeError, match="tensor_parallel_size"):
         vllm.LLM(model=str(MODEL), tensor_parallel_size=2)
+
+
+def test_max_tokens_none_is_the_context(model):
+    params = vllm.SamplingParams(temperature=0, max_tokens=None, ignore_eos=True)
+    output = model.generate("Hello", params, use_tqdm=False)[0].outputs[0]
+    room = model.llm.model["max_context"] - len(model.llm.prompt_token_ids("Hello"))
+    assert len(output.token_ids) == room
 
 
 def test_a_prompt_without_text(model):

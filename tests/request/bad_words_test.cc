@@ -32,8 +32,6 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 using TokenIds = std::vector<int64_t>;
 
-constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
-
 TokenIds Encode(const Tokenizer& tokenizer, const std::string& text) {
   const std::vector<TokenId> tokens = tokenizer.Encode(text).value();
   return {tokens.begin(), tokens.end()};

@@ -146,12 +146,16 @@ absl::Status MultipartReader::ReadBoundaryEnd() {
 
 absl::Status MultipartReader::ReadHeaders() {
   constexpr std::string_view kHeadersEnd = "\r\n\r\n";
-  const size_t size = std::min(rest().find(kHeadersEnd), rest().size());
-  if (size > kMaxHeaderBytes) {
+  const size_t size = rest().find(kHeadersEnd);
+  needs_more_ = size == std::string_view::npos;
+  // Without their end, whose bytes but the last may be there already.
+  const bool is_too_large =
+      needs_more_ ? rest().size() > kMaxHeaderBytes + kHeadersEnd.size() - 1
+                  : size > kMaxHeaderBytes;
+  if (is_too_large) {
     return InvalidArgument("the headers of a field must have at most ",
                            kMaxHeaderBytes, " bytes, got more");
   }
-  needs_more_ = size == rest().size();
   if (needs_more_) return absl::OkStatus();
   const std::string disposition =
       FindHeaderLine(rest().substr(0, size), "content-disposition");

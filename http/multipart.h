@@ -37,7 +37,7 @@ class FormHandler {
 
 class MultipartReader {
  public:
-  // Largest headers of a field.
+  // Largest headers of a field, with the line end before them.
   static constexpr size_t kMaxHeaderBytes = 8 << 10;
   static constexpr int kMaxFields = 64;
 

@@ -103,6 +103,25 @@ TEST(MultipartTest, WhatIsNoFormIsRefused) {
                        HasSubstr("at most 64 fields")));
 }
 
+TEST(MultipartTest, HeadersOfTheMostBytesAreReadHoweverCut) {
+  const std::string head = "\r\nContent-Disposition: form-data; name=a\r\nX: ";
+  for (size_t size = MultipartReader::kMaxHeaderBytes - 6;
+       size <= MultipartReader::kMaxHeaderBytes + 6; ++size) {
+    const std::string form = "--b" + head +
+                             std::string(size - head.size(), 'x') +
+                             "\r\n\r\ny\r\n--b--";
+    for (const size_t piece : {size_t{1}, size_t{2}, size_t{3}, size_t{4},
+                               size_t{100}, form.size()}) {
+      const auto read = ReadForm(form, "b", piece);
+      EXPECT_EQ(read.ok(), size <= MultipartReader::kMaxHeaderBytes)
+          << size << " by " << piece << ": " << read.status();
+      if (read.ok()) {
+        EXPECT_EQ((*read)[0].content, "y");
+      }
+    }
+  }
+}
+
 TEST(MultipartTest, BoundaryIsTheHeaders) {
   EXPECT_EQ(*BoundaryOf("multipart/form-data; boundary=abc"), "abc");
   EXPECT_EQ(*BoundaryOf("Multipart/Form-Data; x=y; Boundary=\"a b\"; z"),

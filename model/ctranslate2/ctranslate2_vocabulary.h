@@ -20,7 +20,7 @@ struct CTranslate2Vocabulary {
 };
 
 // Reads NAME.json, a list of strings, or NAME.txt, a token a line.
-//   name  "shared_vocabulary", or "vocabulary" for models of one language
+//   name  "shared_vocabulary", or "vocabulary" of models with one vocabulary
 // Errors: kNotFound naming the files if there is none; kInvalidArgument if the
 // source and the target have a vocabulary each, or naming the file and what is
 // wrong in it.

@@ -1,7 +1,7 @@
 // TransformerSpec: the specification of encoder-decoders in CTranslate2 files,
 // as a config.json of transformers. WhisperSpec, of speech, is read as one
-// whose encoder has convolutions in place of embeddings, and no options.
-// Variables say what another model is:
+// whose encoder has convolutions in place of embeddings. Variables say what
+// another model is:
 //
 //   relative_attention_bias in layers     T5; with those of each layer UMT5
 //   norms after parts, of the embeddings  BART

@@ -130,23 +130,43 @@ class PushdownConstraint::Follower {
   // Returns the configuration after a byte of a token. If it is not known, the
   // tokens are not.
   Configurations::State Next(Configurations::State from, uint8_t byte) {
-    const Configurations::State next = Step(from, byte);
-    if (next == Configurations::kTooMany && walk_.is_complete &&
-        walk_.excess == Excess::kNone) {
-      walk_.excess = Excess::kWays;
+    if (!TakeEffort()) return Configurations::kTooMany;
+    Known& known = Follow(from, byte);
+    if (!known.is_of_token) {
+      known.is_of_token = true;
+      CountSteps(from, byte, known.transition, &tokens_);
+      if (known.next >= 0) Meet(known.next);
+      Check();
+      if (known.next == Configurations::kTooMany &&
+          walk_.excess == Excess::kNone) {
+        walk_.excess = Excess::kWays;
+      }
     }
-    return next;
+    return known.next;
   }
-  // As above, for a byte that perhaps no token has, which must not make the
-  // language too ambiguous.
+  // As above, for a byte that perhaps no token has. It must not make the
+  // language too ambiguous, so it has limits of its own, and is not known
+  // beyond these. Its time is part of the effort.
   Configurations::State Probe(Configurations::State from, uint8_t byte) {
     constexpr int kMaxWays = 8;
-    return configurations_.num_ways(from) <= kMaxWays
-               ? Step(from, byte)
-               : Configurations::kTooMany;
+    constexpr int64_t kPart = 8;  // probes may take 1/8 as much
+    if (!TakeEffort() || configurations_.num_ways(from) > kMaxWays ||
+        FindExcess(probes_, kPart) != Excess::kNone) {
+      return Configurations::kTooMany;
+    }
+    const Known& known = Follow(from, byte);
+    if (!known.is_of_token) {
+      CountSteps(from, byte, known.transition, &probes_);
+      if (known.next >= 0) Count(known.next, &probes_);
+    }
+    return known.next;
+  }
+  // A token leads to a configuration, perhaps by probes alone.
+  void MeetEnd(Configurations::State state) {
+    if (Meet(state)) Check();
   }
   Walk TakeWalk() {
-    walk_.effort += num_steps_;
+    walk_.effort += tokens_.num_steps + probes_.num_steps;
     return std::move(walk_);
   }
 
@@ -154,61 +174,82 @@ class PushdownConstraint::Follower {
   struct Known {
     int64_t transition = -1;
     Configurations::State next = 0;
+    bool is_of_token = false;  // false: it was probed alone, since it is here
+  };
+  // The cost of configurations and transitions, each counted once.
+  struct Work {
+    std::vector<bool> is_met;                 // by configuration
+    std::unordered_set<int64_t> transitions;  // with more than kFewSteps
+    int64_t num_ways = 0;
+    int64_t num_steps = 0;
+    int64_t num_bytes = 0;
   };
 
-  Configurations::State Step(Configurations::State from, uint8_t byte) {
-    if (++walk_.effort + num_steps_ > limits_.max_effort) {
+  // Returns false if the walk is over.
+  bool TakeEffort() {
+    if (++walk_.effort + tokens_.num_steps + probes_.num_steps >
+        limits_.max_effort) {
       walk_.is_complete = false;
     }
-    if (walk_.excess != Excess::kNone || !walk_.is_complete) {
-      return Configurations::kTooMany;
-    }
+    return walk_.excess == Excess::kNone && walk_.is_complete;
+  }
+
+  Known& Follow(Configurations::State from, uint8_t byte) {
     const int byte_class = configurations_.automaton().ClassOf(byte);
     const int64_t transition = int64_t{from} * 256 + byte_class;
-    Known& known = known_[(from * 37 + byte_class) % known_.size()];
+    const size_t slot =
+        static_cast<size_t>(from) * 37 + static_cast<size_t>(byte_class);
+    Known& known = known_[slot % known_.size()];
     if (known.transition != transition) {
-      known = {transition, Follow(from, byte, transition)};
+      known = {.transition = transition,
+               .next = configurations_.Next(from, byte)};
     }
-    return known.next;
+    return known;
   }
 
-  Configurations::State Follow(Configurations::State from, uint8_t byte,
-                               int64_t transition) {
-    const Configurations::State next = configurations_.Next(from, byte);
+  void CountSteps(Configurations::State from, uint8_t byte, int64_t transition,
+                  Work* work) const {
     const int64_t steps = configurations_.StepsOf(from, byte);
-    if (steps > kFewSteps && counted_.insert(transition).second) {
-      num_steps_ += steps;
+    if (steps > kFewSteps && work->transitions.insert(transition).second) {
+      work->num_steps += steps;
     }
-    if (next >= 0) Meet(next);
-    if (limits_.is_bounded) walk_.excess = FindExcess();
-    return next;
   }
-
-  void Meet(Configurations::State state) {
-    if (state >= std::ssize(is_met_)) is_met_.resize(state + state / 2 + 64);
-    if (is_met_[state]) return;
-    is_met_[state] = true;
-    num_ways_ += 1 + configurations_.num_ways(state);
-    num_bytes_ += configurations_.num_bytes_of(state);
+  // Returns false if the configuration was counted before.
+  bool Count(Configurations::State state, Work* work) const {
+    std::vector<bool>& is_met = work->is_met;
+    if (state >= std::ssize(is_met)) is_met.resize(state + state / 2 + 64);
+    if (is_met[state]) return false;
+    is_met[state] = true;
+    work->num_ways += 1 + configurations_.num_ways(state);
+    work->num_bytes += configurations_.num_bytes_of(state);
+    return true;
+  }
+  bool Meet(Configurations::State state) {
+    if (!Count(state, &tokens_)) return false;
     walk_.states.push_back(StateOf(state));
+    return true;
   }
 
-  Excess FindExcess() const {
-    if (num_ways_ > kMaxWaysOfList) return Excess::kWaysOfList;
-    if (num_steps_ > kMaxStepsOfList) return Excess::kSteps;
-    return num_bytes_ > max_bytes_ ? Excess::kBytes : Excess::kNone;
+  void Check() {
+    if (limits_.is_bounded && walk_.excess == Excess::kNone) {
+      walk_.excess = FindExcess(tokens_, 1);
+    }
+  }
+  // Finds what exceeds one of so many equal parts of the limits.
+  Excess FindExcess(const Work& work, int64_t num_parts) const {
+    if (work.num_ways > kMaxWaysOfList / num_parts) return Excess::kWaysOfList;
+    if (work.num_steps > kMaxStepsOfList / num_parts) return Excess::kSteps;
+    return work.num_bytes > max_bytes_ / num_parts ? Excess::kBytes
+                                                   : Excess::kNone;
   }
 
   const Configurations& configurations_;
   const WalkLimits& limits_;
   const int64_t max_bytes_;
   Walk walk_;
-  std::array<Known, 256> known_;         // the last transition of each slot
-  std::vector<bool> is_met_;             // by configuration
-  std::unordered_set<int64_t> counted_;  // transitions of more than few steps
-  int64_t num_ways_ = 0;
-  int64_t num_steps_ = 0;
-  int64_t num_bytes_ = 0;
+  std::array<Known, 256> known_;  // the last transition of each slot
+  Work tokens_;
+  Work probes_;
 };
 
 template <typename End>
@@ -226,6 +267,7 @@ PushdownConstraint::Walk PushdownConstraint::AddLegal(State state,
       },
       ConfigurationOf(state),
       [&](Configurations::State next, size_t count) {
+        follower.MeetEnd(next);
         return end(StateOf(next), count);
       },
       mask);

@@ -137,7 +137,7 @@ class PushdownConstraint final : public LanguageConstraint,
     Excess excess = Excess::kNone;
     bool is_complete = true;         // false: it took more than max_effort
     int64_t effort = 0;              // bytes read, and steps of transitions
-    std::vector<State> states = {};  // configurations that it met
+    std::vector<State> states = {};  // configurations that tokens lead to
   };
   struct WalkLimits {
     // False: all configurations are made, and were within the bounds before.

@@ -10,10 +10,13 @@
 #include <random>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
 
+#include "base/status.h"
+#include "constrain/gbnf_language.h"
 #include "constrain/json_schema.h"
 #include "constrain/pushdown_constraint.h"
 #include "constrain/regex_language.h"
@@ -71,6 +74,37 @@ std::shared_ptr<const LanguageConstraint> Constrain(
   return *made;
 }
 
+// Compares the states of a list with those within and after tokens: all of
+// those after legal tokens, and no others. Token 1 + b is byte b.
+void ExpectStatesOfTokens(const Constraint& constraint, Constraint::State state,
+                          const Constraint::Legal& legal, int vocab_size) {
+  const auto* const pushdown =
+      dynamic_cast<const PushdownConstraint*>(&constraint);
+  // With counters, a list may belong to a similar state.
+  if (pushdown == nullptr ||
+      pushdown->configurations().automaton().has_counters()) {
+    return;
+  }
+  const std::set<Constraint::State> states(legal.states.begin(),
+                                           legal.states.end());
+  EXPECT_EQ(states.size(), legal.states.size());
+  std::set<Constraint::State> within;
+  for (TokenId token = 0; token < vocab_size; ++token) {
+    Constraint::State next = state;
+    for (const char byte : constraint.BytesOf(state, token)) {
+      next = constraint.Advance(next, 1 + static_cast<uint8_t>(byte));
+      if (next == Constraint::kNone) break;
+      within.insert(next);
+    }
+  }
+  EXPECT_TRUE(std::ranges::includes(within, states)) << state;
+  std::set<Constraint::State> after;
+  for (const TokenId token : legal.tokens) {
+    if (token != 0) after.insert(constraint.Advance(state, token));
+  }
+  EXPECT_TRUE(std::ranges::includes(states, after)) << state;
+}
+
 // Compares the tokens of a state with those that Advance allows one by one.
 void ExpectExactList(const Constraint& constraint, Constraint::State state,
                      int32_t room, int vocab_size) {
@@ -86,6 +120,7 @@ void ExpectExactList(const Constraint& constraint, Constraint::State state,
   }
   const Constraint::Legal legal = constraint.LegalTokens(state, room);
   ASSERT_EQ(legal.error, nullptr);
+  ExpectStatesOfTokens(constraint, state, legal, vocab_size);
   ASSERT_EQ(std::vector<TokenId>(legal.tokens.begin(), legal.tokens.end()),
             expected)
       << "state " << state << ", room " << room;
@@ -153,6 +188,59 @@ TEST(PlainTextLoopsTest, LegalTokensAreThoseThatAdvance) {
                        static_cast<int>(tokens.size()), random);
     }
   }
+}
+
+// Bytes that no token has may be followed to see whether characters matter;
+// these configurations are not among those of a list, and count against no
+// limit. Below 1,024 plain tokens none are.
+TEST(PlainTextLoopsTest, ProbesMakeNoLanguageTooAmbiguous) {
+  // From a configuration of each letter "a" leads to many stacks, and "b" to as
+  // many others.
+  constexpr int kCallees = 100;
+  std::string grammar = "root ::= \"(\" root \")\"";
+  std::vector<std::string> tokens = {""};
+  for (const char letter : std::string_view("ghijklmn")) {
+    grammar += Concat(" | \"", letter, "a\" many \"4", letter, "\" | \"",
+                      letter, "b\" many \"5", letter, "\"");
+    for (char last = 'a'; last <= 'z'; ++last) {
+      tokens.push_back({letter, 'a', last});
+    }
+  }
+  for (char byte = ' '; byte < 0x7F; ++byte) tokens.emplace_back(1, byte);
+  grammar += "\nmany ::= \"0\"";
+  for (int i = 0; i < kCallees; ++i) grammar += Concat(" | s", i, " \"1\"");
+  for (int i = 0; i < kCallees; ++i) {
+    grammar += Concat("\ns", i, " ::= \"2\" s", i, " \"", i, "\" | \"3\"");
+  }
+  auto language = CompileGbnf(grammar);
+  ASSERT_OK(language.status());
+  const auto automaton = std::make_shared<const PushdownAutomaton>(
+      std::get<PushdownAutomaton>(*std::move(language)));
+  const auto few = std::make_shared<const TokenVocabulary>(tokens);
+  tokens.resize(tokens.size() + 1024, "(");
+  const auto many = std::make_shared<const TokenVocabulary>(tokens);
+  int num_made = 0;
+  int num_refused = 0;
+  for (int64_t max_bytes = 4'000; max_bytes < 1 << 18;
+       max_bytes += max_bytes / 16) {
+    const PushdownConstraint::Options options = {.end_ids = {0},
+                                                 .max_list_bytes = max_bytes};
+    const auto walked = PushdownConstraint::Make(automaton, few, options);
+    const auto probed = PushdownConstraint::Make(automaton, many, options);
+    EXPECT_EQ(walked.status(), probed.status()) << max_bytes;
+    ++(walked.ok() ? num_made : num_refused);
+    if (!walked.ok() || !probed.ok()) continue;
+    const auto states_of = [](const PushdownConstraint& constraint) {
+      return constraint.LegalTokens(constraint.start(), 10'000).states.size();
+    };
+    EXPECT_EQ(states_of(**walked), states_of(**probed));
+    if (max_bytes > 1 << 17) {
+      EXPECT_LT((*walked)->configurations().num_configurations(),
+                (*probed)->configurations().num_configurations());
+    }
+  }
+  EXPECT_GT(num_made, 10);
+  EXPECT_GT(num_refused, 10);
 }
 
 // A grammar of bytes may have what is no UTF-8, and continue alike after each

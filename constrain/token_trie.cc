@@ -176,13 +176,15 @@ void TokenTrie::AddSubtrees(std::span<const size_t> roots, size_t num_tokens,
 int64_t TokenTrie::num_bytes() const {
   const auto bytes_of = [](const Tree& tree) {
     return tree.tokens.size() * sizeof(TokenId) +
-           tree.nodes.size() * sizeof(Node);
+           tree.nodes.size() * sizeof(Node) +
+           tree.roots.capacity() * sizeof(Root);
   };
+  size_t num_words = plain_words_.size();
+  for (const auto& words : words_of_length_) num_words += words.size();
   return static_cast<int64_t>(
       text_.capacity() + indptr_.size() * sizeof(int32_t) + bytes_of(plain_) +
-      bytes_of(other_) +
-      plain_words_.size() * sizeof(uint64_t) * (1 + words_of_length_.size()) +
-      num_chars_.size() + below_.size() * sizeof(Below));
+      bytes_of(other_) + num_words * sizeof(uint64_t) + num_chars_.size() +
+      below_.size() * sizeof(Below));
 }
 
 }  // namespace espalier

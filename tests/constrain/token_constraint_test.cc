@@ -47,6 +47,25 @@ std::vector<std::string> RandomVocabulary(std::mt19937_64& random) {
   return tokens;
 }
 
+TEST(TokenTrieTest, BytesAreThoseOfTheArrays) {
+  // Four bytes a token for its place and for its id, and the bytes of nodes.
+  std::vector<std::string> tokens;
+  for (int byte = 0; byte < 256; ++byte) {
+    tokens.emplace_back(1, static_cast<char>(byte));
+  }
+  constexpr int64_t kBytesOfNode = 12;
+  constexpr int64_t kBytesOfRoot = 12;
+  EXPECT_GE(TokenTrie(tokens).num_bytes(),
+            256 * (1 + 4 + 4 + kBytesOfNode + kBytesOfRoot));
+  // Lengths that no plain token has take no bitmap.
+  constexpr int kNumTokens = 1 << 16;
+  const std::vector<std::string> same(kNumTokens, "a");
+  constexpr int64_t kBitmap = kNumTokens / 8;
+  const int64_t num_bytes = TokenTrie(same).num_bytes();
+  EXPECT_GE(num_bytes, kNumTokens * (1 + 4 + 4 + 1) + 2 * kBitmap);
+  EXPECT_LT(num_bytes, kNumTokens * (1 + 4 + 4 + 1) + 3 * kBitmap);
+}
+
 TEST(TokenConstraintTest, LegalTokensAreThoseWhoseBytesMayFollow) {
   std::mt19937_64 random(7);
   for (int i = 0; i < Cases(60, 10); ++i) {

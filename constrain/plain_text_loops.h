@@ -32,11 +32,12 @@ struct PlainText {
     if (byte >= 'A' && byte <= 'Z') return byte <= 'F' ? 2 : 3;
     if (byte >= '0' && byte <= '9') return 4;
     if (byte >= 0x80) return kBeyondAscii;
-    // ' ' to '/', ':' to '@', '[' to '`', '{' to '~'.
+    // ' ' to '/' are 16 characters, ':' to '@' 7, '[' to '`' 6, and '{' to '~'
+    // the last 4: each range comes after the 16, 16 + 7 or 16 + 7 + 6 before.
     const int base = byte <= '/'   ? ' '
                      : byte <= '@' ? ':' - 16
-                     : byte <= '`' ? '[' - 23
-                                   : '{' - 29;
+                     : byte <= '`' ? '[' - (16 + 7)
+                                   : '{' - (16 + 7 + 6);
     return kBeyondAscii + 1 + byte - base;
   }
   static constexpr uint64_t BitOf(uint8_t byte) {

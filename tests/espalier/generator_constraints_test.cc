@@ -209,7 +209,9 @@ TEST_F(GeneratorConstraintsTest, DraftsChangeNothing) {
     params.stop = {"z"};
     params.constraint = {.regex = "(ab|ba|[ab]z){3,30}"};
     ASSERT_OK_AND_ASSIGN(const Generation plain, Run(params));
-    params.speculate = {.method = SpeculationMethod::kNgram};
+    // Whatever a draft costs here.
+    params.speculate = {.method = SpeculationMethod::kNgram,
+                        .always_drafts = true};
     ASSERT_OK_AND_ASSIGN(const Generation drafted, Run(params));
     EXPECT_EQ(plain.texts, drafted.texts);
     EXPECT_GT(drafted.usage.num_drafted_tokens, 0);

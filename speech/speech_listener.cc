@@ -58,7 +58,9 @@ absl::Status SpeechListener::Listen(const std::stop_token& stop) {
     std::vector<SpeechChunk> chunks;
     chunker_.Push(std::span(block).first(size), &chunks);
     if (size < block.size()) chunker_.Finish(&chunks);
-    if (!Queue(std::move(chunks), chunker_.num_samples(), stop)) break;
+    if (!Queue(std::move(chunks), chunker_.num_samples(), stop)) {
+      return absl::CancelledError("listening was cancelled");
+    }
   }
   return absl::OkStatus();
 }
@@ -116,8 +118,8 @@ absl::StatusOr<std::vector<SpeechSpan>> SpeechListener::SpansOfFirst(
 }
 
 void SpeechListener::Cancel() {
-  thread_.request_stop();
   End(absl::CancelledError("listening was cancelled"), nullptr);
+  thread_.request_stop();
 }
 
 int64_t SpeechListener::num_samples() const {

@@ -312,8 +312,9 @@ TEST(ListMakerTest, GroupsTakeTurnsAndWhatIsNotAwaitedIsDropped) {
   EXPECT_EQ(order, (std::vector<int64_t>{10, 20, -30, 10, 20, -20, 10, -10}));
 }
 
-// Texts of nearly all tokens, so a list takes longer than the strand gives it.
-constexpr char kNested[] = "root ::= \"(\" root \")\" | [^()]+";
+// Texts of nearly all tokens, and what may follow a character depends on it, so
+// a list takes longer than the strand gives it.
+constexpr char kNested[] = "root ::= \"(\" root \")\" | ([^()a] [^()b])+";
 
 class ListWaitsEngineTest : public ListWaitsTest {
  protected:

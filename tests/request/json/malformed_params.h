@@ -224,12 +224,12 @@ inline std::vector<MalformedRequest> MalformedParams() {
              "supported, got \" (?= ) \""),
       params(R"({"constraint": {"json_schema": {}, "whitespace": 1}})",
              "constraint.whitespace must be a string, got 1"),
-      params(R"({"constraint": {"json_schema": {},
-                "disable_additional_properties": 1}})",
+      params(R"({"constraint": {"json_schema": {}, )"
+             R"("disable_additional_properties": 1}})",
              "constraint.disable_additional_properties must be true or false, "
              "got 1"),
-      params(R"({"constraint": {"regex": "a",
-                "disable_additional_properties": true}})",
+      params(R"({"constraint": {"regex": "a", )"
+             R"("disable_additional_properties": true}})",
              "constraint.disable_additional_properties must be unset without a "
              "schema, got regex"),
       params(R"({"constraint": {"regex": "a", "whitespace": "none"}})",

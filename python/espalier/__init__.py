@@ -62,7 +62,7 @@ def __getattr__(name: str) -> Any:
         from .asyncio import AsyncStream
 
         return AsyncStream
-    if name in ("hf", "vllm"):
+    if name in ("ctranslate2", "hf", "vllm"):
         return importlib.import_module(f"espalier.{name}")
     if name == "__version__":
         from importlib.metadata import version

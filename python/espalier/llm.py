@@ -116,6 +116,14 @@ class Tokenizer:
         """The text of tokens as a whole."""
         return self._engine.decode(_plain_prompt(token_ids), skip_special_tokens)
 
+    def convert_ids_to_tokens(self, token_ids: Sequence[int]) -> list[str]:
+        """The vocabulary's entries, such as "▁the"; "" where there is none."""
+        return list(self._engine.pieces(_plain_prompt(token_ids)))
+
+    def convert_tokens_to_ids(self, token: str) -> int | None:
+        """The id of a vocabulary's entry; None where there is none."""
+        return self._engine.piece_to_id(token)
+
 
 class LLM:
     """A model and its engine.

@@ -525,6 +525,22 @@ nb::str Decode(const Engine& engine, nb::handle tokens,
   return nb::str(text.data(), text.size());
 }
 
+nb::typed<nb::list, nb::str> Pieces(const Engine& engine, nb::handle tokens) {
+  const std::shared_ptr<Generator> generator = engine.generator();
+  const Tokenizer& tokenizer = TokenizerOf(*generator);
+  nb::list pieces;
+  for (const TokenId token : TokensOf(tokens)) {
+    const std::string piece = tokenizer.Piece(token);
+    pieces.append(nb::str(piece.data(), piece.size()));
+  }
+  return nb::typed<nb::list, nb::str>(std::move(pieces));
+}
+
+std::optional<TokenId> PieceToId(const Engine& engine, std::string_view piece) {
+  const std::shared_ptr<Generator> generator = engine.generator();
+  return TokenizerOf(*generator).PieceToId(piece);
+}
+
 std::vector<TokenId> PromptTokensOf(const Engine& engine, nb::handle prompt,
                                     const Params& params) {
   const std::shared_ptr<Generator> generator = engine.generator();
@@ -638,6 +654,8 @@ void BindEngine(nb::module_& module) {
       .def("prompt_tokens", PromptTokensOf, nb::arg("prompt"),
            nb::arg("params"))
       .def("decode", Decode, nb::arg("tokens"), nb::arg("skip_special_tokens"))
+      .def("pieces", Pieces, nb::arg("tokens"))
+      .def("piece_to_id", PieceToId, nb::arg("piece"))
       .def("tokenizer_facts", TokenizerFacts)
       .def("model_facts", ModelFacts)
       .def("stats", StatsOf)

@@ -36,6 +36,9 @@ if [[ ! -x $work/venv/bin/mypy ]]; then
     rm -rf "$work/venv"
     skip "pip could not install nanobind, pytest and mypy"
   }
+  # Its results are compared with.
+  "$work/venv/bin/pip" --quiet --disable-pip-version-check install ctranslate2 ||
+    echo "!!! no ctranslate2: its results are not compared with"
 fi
 export PATH=$work/venv/bin:$PATH
 

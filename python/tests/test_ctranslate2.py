@@ -14,6 +14,7 @@ from conftest import MODEL, SENTENCES, SOURCE
 FAMILIES = SOURCE / "tests/data/families"
 # Float weights, which both compute with alike; mBART has no decoder start token
 # of its own there.
+ONE_THREAD = {"inter_threads": 1, "intra_threads": 1}
 TRANSLATORS = ["bart", "m2m_100", "marian", "t5", "t5_gated", "umt5"]
 
 
@@ -59,10 +60,8 @@ def draw_options(rng, tokens):
 def test_translations_are_those_of_ctranslate2(name):
     peer = pytest.importorskip("ctranslate2")
     directory = FAMILIES / f"ctranslate2_{name}"
-    theirs = peer.Translator(str(directory), compute_type="float32")
-    ours = ctranslate2.Translator(
-        directory, compute_type="float32", inter_threads=1, intra_threads=1
-    )
+    theirs = peer.Translator(str(directory), compute_type="float32", **ONE_THREAD)
+    ours = ctranslate2.Translator(directory, compute_type="float32", **ONE_THREAD)
     tokens = vocabulary_of(directory)[4:-1]
     rng = random.Random(name)
     for _ in range(40):
@@ -84,8 +83,8 @@ def test_translations_are_those_of_ctranslate2(name):
 def test_greedy_prefixes_and_scores_are_those_of_ctranslate2(name):
     peer = pytest.importorskip("ctranslate2")
     directory = FAMILIES / f"ctranslate2_{name}"
-    theirs = peer.Translator(str(directory), compute_type="float32")
-    ours = ctranslate2.Translator(directory, compute_type="float32", intra_threads=1)
+    theirs = peer.Translator(str(directory), compute_type="float32", **ONE_THREAD)
+    ours = ctranslate2.Translator(directory, compute_type="float32", **ONE_THREAD)
     tokens = vocabulary_of(directory)[4:-1]
     rng = random.Random(name)
     draw = lambda most: [rng.choice(tokens) for _ in range(rng.randint(1, most))]

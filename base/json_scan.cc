@@ -259,9 +259,11 @@ class Scanner {
     SkipSpaces();
     if (!Take(':')) return Unexpected();
     SkipSpaces();
+    const std::string_view enclosing = outer_key_;
     if (depth_ <= max_depth_) outer_key_ = key;
     JsonText value;
     if (!Value(&value)) return false;
+    outer_key_ = enclosing;
     if (depth_ <= max_depth_) (*on_member_)(depth_, key, value);
     return true;
   }
@@ -357,7 +359,8 @@ class Scanner {
   int64_t num_values_ = 0;   // values scanned to their end
   int64_t max_members_ = 0;  // per object in the current value
   std::string_view error_;   // empty: none
-  // Key of the latest member that is passed on, or would be; empty: none.
+  // Key of the innermost member that is being scanned and is passed on, or
+  // would be; empty: none.
   std::string_view outer_key_ = {};
 };
 

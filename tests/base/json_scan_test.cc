@@ -116,6 +116,9 @@ TEST(JsonScanTest, ErrorsNameTheByte) {
   EXPECT_THAT(deep_error(R"({"a": {"b": )", 2), StartsWith("b is nested"));
   EXPECT_THAT(deep_error(R"({"a": {"c": 1, "b": 2}, "d": )", 2),
               StartsWith("d is nested"));
+  // A member that has ended is not named.
+  EXPECT_THAT(deep_error(R"({"a": [{"b": 1}, )", 3), StartsWith("a is nested"));
+  EXPECT_THAT(deep_error(R"([{"a": 1}, )", 2), StartsWith("nested too deep"));
   EXPECT_THAT(deep_error(R"({"a": )", 0), StartsWith("nested too deep"));
   EXPECT_THAT(deep_error(R"({"`a`": )", 1), StartsWith("nested too deep"));
   EXPECT_THAT(deep_error(Concat("{\"", std::string(100'000, 'a'), "\": "), 1),

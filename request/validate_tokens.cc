@@ -293,6 +293,34 @@ absl::Status CheckContained(const ConstraintParams& constraint) {
                       Got(Pluralize(words.size(), "string")));
 }
 
+// Checks the options that go with one kind of language alone.
+absl::Status CheckConstraintOptions(const ConstraintParams& constraint) {
+  if (!constraint.json_schema) {
+    constexpr Prose kWhere = "without a schema";
+    if (constraint.whitespace) {
+      return InvalidField("`constraint.whitespace` must be unset ", kWhere,
+                          Got(ShownInQuotes(*constraint.whitespace)));
+    }
+    RETURN_IF_ERROR(
+        CheckOff("constraint.has_spaces", constraint.has_spaces, true, kWhere));
+    RETURN_IF_ERROR(CheckOff("constraint.disable_additional_properties",
+                             constraint.disable_additional_properties, false,
+                             kWhere));
+  }
+  if (constraint.items) return absl::OkStatus();
+  if (!constraint.exclude.empty()) {
+    return InvalidField("`constraint.exclude` must be empty without items",
+                        Got(Pluralize(constraint.exclude.size(), "item")));
+  }
+  if (!constraint.exclude_prefixes.empty()) {
+    return InvalidField(
+        "`constraint.exclude_prefixes` must be empty without items",
+        Got(Pluralize(constraint.exclude_prefixes.size(), "prefix",
+                      "prefixes")));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ValidateConstraint(const ModelDescription& model,
                                 const GenerationParams& params) {
   const ConstraintParams& constraint = *params.constraint;
@@ -310,11 +338,7 @@ absl::Status ValidateConstraint(const ModelDescription& model,
     return InvalidField("`constraint` must have one kind of language",
                         Got(num_kinds == 0 ? "none" : Concat(num_kinds)));
   }
-  if (constraint.whitespace && !constraint.json_schema) {
-    return InvalidField(
-        "`constraint.whitespace` must be unset without a schema",
-        Got(ShownInQuotes(*constraint.whitespace)));
-  }
+  RETURN_IF_ERROR(CheckConstraintOptions(constraint));
   if (params.allowed_sequences) {
     return InvalidField(
         "`allowed_sequences` must be unset with `constraint`",

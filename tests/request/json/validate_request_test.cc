@@ -4,6 +4,7 @@
 
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -88,6 +89,45 @@ TEST(ValidateRequestTest, AllowedSequencesSetTheLength) {
   request.params.allowed_sequences = {{7, 8, 9}, {7}};
   ASSERT_OK(ValidateRequest(EnFr(), &request));
   EXPECT_THAT(request.params.max_new_tokens, Optional(3));
+}
+
+TEST(ValidateRequestTest, OptionsOfAConstraintNeedTheirKindOfLanguage) {
+  const auto error = [](ConstraintParams constraint) {
+    Request request{{1, 4}, {}};
+    request.params.constraint = std::move(constraint);
+    return Message(ValidateRequest(EnFr(), &request));
+  };
+  EXPECT_EQ(error({.json_schema = "{}",
+                   .has_spaces = false,
+                   .disable_additional_properties = true}),
+            "");
+  EXPECT_EQ(error({.items = "songs",
+                   .exclude = {std::string("a")},
+                   .exclude_prefixes = {{7}}}),
+            "");
+  for (const ConstraintParams& kind :
+       {ConstraintParams{.regex = "a"}, ConstraintParams{.items = "songs"},
+        ConstraintParams{.must_contain = {"a"}}}) {
+    ConstraintParams params = kind;
+    params.disable_additional_properties = true;
+    EXPECT_EQ(error(params),
+              "constraint.disable_additional_properties must be false without "
+              "a schema, got true");
+    params = kind;
+    params.has_spaces = false;
+    EXPECT_EQ(error(params),
+              "constraint.has_spaces must be true without a schema, got false");
+    params = kind;
+    params.whitespace = " ";
+    EXPECT_EQ(
+        error(params),
+        "constraint.whitespace must be unset without a schema, got \" \"");
+  }
+  EXPECT_EQ(error({.json_schema = "{}", .exclude = {std::string("a")}}),
+            "constraint.exclude must be empty without items, got 1 item");
+  EXPECT_EQ(error({.regex = "a", .exclude_prefixes = {{7}, {8}}}),
+            "constraint.exclude_prefixes must be empty without items, got 2 "
+            "prefixes");
 }
 
 TEST(ValidateRequestTest, BiasesAreSortedAndNameATokenOnce) {

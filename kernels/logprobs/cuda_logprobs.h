@@ -21,8 +21,7 @@ namespace espalier {
 struct CudaLogprobQuery {
   int row = 0;  // row of logits
   TokenId token = 0;
-  // The row ends before it, as if it were the size of the vocabulary. 0: it
-  // does not.
+  // Only tokens below it count, as if it were vocab_size. 0: all count.
   int vocab_end = 0;
 };
 

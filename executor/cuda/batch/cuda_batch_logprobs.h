@@ -36,7 +36,8 @@ struct CudaBatchLogprobs {
                             CudaBatchArrays<HostArray>* batch);
   // Requests the log-probabilities of the tokens `next`, which follow the rows
   // of logits from `first_logits_row` on, and the best tokens of these rows.
-  // Those of tokens below `num_text_tokens` are among the tokens below it.
+  // A row whose next token is below `num_text_tokens` is normalized over the
+  // tokens below it alone (AlignmentQuery).
   // REQUIRES: all groups were added before.
   CudaLogprobPlace AskKnown(int first_logits_row, std::span<const TokenId> next,
                             int num_logprobs, int num_text_tokens,

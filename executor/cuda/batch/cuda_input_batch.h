@@ -125,8 +125,8 @@ struct CudaInputBatch : CudaBatchArrays<HostArray> {
       const CudaGroup& group, const CudaGroupRequest& request,
       std::span<const int> last_tokens, std::span<const float> cum_log_probs);
   // Adds rows of logits after the tokens from `first_token` on; `next` are the
-  // tokens that follow these. Log-probabilities of those below
-  // `num_text_tokens` are among the tokens below it.
+  // tokens that follow these. `num_text_tokens` as in
+  // CudaBatchLogprobs::AskKnown.
   // REQUIRES: all other rows were added before.
   CudaLogprobPlace AddPromptLogprobRows(int first_token,
                                         std::span<const TokenId> next,

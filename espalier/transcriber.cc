@@ -930,6 +930,7 @@ absl::StatusOr<Transcript> Transcriber::Run::TranscribeSpeech(
   const int64_t num_to_detect =
       Detects() ? options_.language_detection_segments : 0;
   ASSIGN_OR_RETURN(std::unique_ptr<AudioReader> reader, audio());
+  const double duration = reader->format().duration;
   ASSIGN_OR_RETURN(
       const std::unique_ptr<SpeechListener> listener,
       SpeechListener::Start(
@@ -958,7 +959,8 @@ absl::StatusOr<Transcript> Transcriber::Run::TranscribeSpeech(
     if (on_window == nullptr ||
         on_window(
             std::span(all.segments.begin() + num_before, all.segments.end()),
-            {seconds(next), seconds(listener->num_samples()), all.language,
+            {seconds(next),
+             std::max(duration, seconds(listener->num_samples())), all.language,
              language_probability_})) {
       return absl::OkStatus();
     }

@@ -126,8 +126,8 @@ struct TranscribeOptions {
 // The progress of a transcription.
 struct TranscribeProgress {
   double seconds = 0;  // audio that is done
-  // All of the audio; with batch_size what was heard of it so far, beside what
-  // is transcribed.
+  // All of the audio; with batch_size as its header says (AudioFormat), or what
+  // was heard of it so far if that is more.
   double duration = 0;
   const std::string& language;
   double language_probability = 1;

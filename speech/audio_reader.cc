@@ -107,6 +107,12 @@ std::string NameOfFormat(int format) {
   return info.name == nullptr ? "unknown" : info.name;
 }
 
+// Returns AudioFormat::duration.
+double DurationOf(const SF_INFO& info) {
+  const bool is_known = info.frames > 0 && info.frames < SF_COUNT_MAX;
+  return is_known ? static_cast<double>(info.frames) / info.samplerate : 0;
+}
+
 void ClipTo1(std::span<float> samples) {
   for (float& sample : samples) sample = std::clamp(sample, -1.0f, 1.0f);
 }
@@ -146,7 +152,8 @@ class SndfileReader : public AudioReader {
     }
     format_ = {.name = NameOfFormat(info.format),
                .sample_rate = info.samplerate,
-               .num_channels = info.channels};
+               .num_channels = info.channels,
+               .duration = DurationOf(info)};
     frames_in_block_ = std::max(1, kBlockSize / info.channels);
     block_.resize(size_t(frames_in_block_) * info.channels);
     resampler_.emplace(info.samplerate, kSpeechRate);
@@ -263,7 +270,12 @@ class SampleReader : public AudioReader {
  public:
   SampleReader(std::shared_ptr<const std::vector<float>> samples,
                std::string name)
-      : name_(std::move(name)), samples_(std::move(samples)) {}
+      : name_(std::move(name)),
+        format_{.name = "samples",
+                .sample_rate = kSpeechRate,
+                .num_channels = 1,
+                .duration = static_cast<double>(samples->size()) / kSpeechRate},
+        samples_(std::move(samples)) {}
 
   const std::string& name() const override { return name_; }
   const AudioFormat& format() const override { return format_; }
@@ -277,8 +289,7 @@ class SampleReader : public AudioReader {
 
  private:
   const std::string name_;
-  const AudioFormat format_ = {
-      .name = "samples", .sample_rate = kSpeechRate, .num_channels = 1};
+  const AudioFormat format_;
   const std::shared_ptr<const std::vector<float>> samples_;
   size_t next_ = 0;
 };

@@ -41,6 +41,9 @@ struct AudioFormat {
   std::string name;     // "WAV (Microsoft)", "FLAC (Free Lossless Audio Codec)"
   int sample_rate = 0;  // Hz
   int num_channels = 0;  // at least 1
+  // Seconds, to show progress: what is read may differ. 0: the header does not
+  // have it, as of a stream.
+  double duration = 0;
 };
 
 class AudioReader {

@@ -276,6 +276,7 @@ TEST_F(TranscriberVadTest, ChunksAreTranscribedIndependently) {
               const TranscribeProgress& progress) {
             for (const auto& one : segments) streamed.push_back(one.id);
             EXPECT_LT(seconds, progress.seconds);
+            EXPECT_DOUBLE_EQ(progress.duration, expected->duration);
             seconds = progress.seconds;
             return true;
           });

@@ -73,6 +73,35 @@ TEST(AudioReaderTest, SaysWhatTheFileIs) {
   EXPECT_THAT((*reader)->format().name, HasSubstr("FLAC"));
   EXPECT_EQ((*reader)->format().sample_rate, 44100);
   EXPECT_EQ((*reader)->format().num_channels, 2);
+  EXPECT_DOUBLE_EQ((*reader)->format().duration, 100.0 / 44100);
+}
+
+TEST(AudioReaderTest, DurationIsThatOfTheHeader) {
+  const auto duration = [](const std::string& bytes) {
+    const auto reader = AudioReader::OpenBytes(bytes, "a");
+    return reader.ok() ? (*reader)->format().duration : -1;
+  };
+  std::string wav = WavHeaderBytes({.data_bytes = 32000});
+  wav.resize(wav.size() + 32000);
+  EXPECT_DOUBLE_EQ(duration(wav), 1);
+  // A stream, whose header promises what never came.
+  wav.replace(40, 4, "\xff\xff\xff\xff");
+  EXPECT_DOUBLE_EQ(duration(wav), 1);
+  const auto samples = std::make_shared<std::vector<float>>(8000);
+  EXPECT_DOUBLE_EQ(AudioReader::OpenSamples(samples, "a")->format().duration,
+                   0.5);
+
+  const ScratchDirectory scratch;
+  const std::string path = scratch.path("a.flac");
+  WriteAudio(path, SF_FORMAT_FLAC | SF_FORMAT_PCM_16, 16000, 1,
+             std::vector<float>(16000));
+  std::string flac = *ReadFile(path, 1 << 20);
+  EXPECT_DOUBLE_EQ(duration(flac), 1);
+  // As of a stream: no number of samples, which is the lower half of a byte and
+  // four more.
+  flac[21] = static_cast<char>(flac[21] & 0xF0);
+  flac.replace(22, 4, 4, '\0');
+  EXPECT_EQ(duration(flac), 0);
 }
 
 // Lossy formats come near, and may begin or end some samples off.
@@ -97,6 +126,9 @@ TEST(AudioReaderTest, ReadsFormatsOfLibsndfile) {
     const std::string path = scratch.path("audio");
     WriteAudio(path, c.format, c.sample_rate, 1,
                Sine(440, c.sample_rate, c.sample_rate, 0.5));
+    const auto reader = AudioReader::Open(path);
+    ASSERT_THAT(reader, IsOk()) << std::hex << c.format;
+    EXPECT_NEAR((*reader)->format().duration, 1, 0.1) << std::hex << c.format;
     const absl::StatusOr<std::vector<float>> samples = ReadFileAudio(path);
     ASSERT_THAT(samples, IsOk()) << std::hex << c.format;
     EXPECT_NEAR(static_cast<double>(samples->size()), 16000, 1500);

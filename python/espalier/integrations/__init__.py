@@ -1,0 +1,1 @@
+"""Classes for frameworks of Python, each imported by itself, with its framework."""

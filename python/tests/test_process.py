@@ -21,7 +21,8 @@ long = dict(num_beams=8, min_new_tokens=200)
 
 def start(code):
     return subprocess.Popen(
-        [sys.executable, "-c", PRELUDE + textwrap.dedent(code)],
+        # Python 3.12 warns of every fork beside threads.
+        [sys.executable, "-W", "ignore", "-c", PRELUDE + textwrap.dedent(code)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from . import llm as _llm
+from ._espalier import CompletionOutput as _CompletionOutput
 from ._espalier import RequestOutput as _RequestOutput
 from .results import Logprob
 
@@ -182,6 +183,11 @@ class BeamSearchOutput:
 # vLLM has an EOS as "stop".
 _REASONS = {"eos": "stop", "deadline": "length"}
 
+
+def _reason_of(output: _CompletionOutput) -> str:
+    return _REASONS.get(output.finish_reason, output.finish_reason)
+
+
 # Options of vLLM's LLM under the names of espalier.LLM.
 _OPTIONS = {
     "dtype": "dtype",
@@ -266,9 +272,7 @@ class LLM:
                         cum_logprob=output.cumulative_logprob,
                         text=output.text,
                         score=output.score,
-                        finish_reason=_REASONS.get(
-                            output.finish_reason, output.finish_reason
-                        ),
+                        finish_reason=_reason_of(output),
                     )
                     for output in answer.outputs
                 ]
@@ -310,9 +314,7 @@ class LLM:
                     token_ids=output.token_ids,
                     cumulative_logprob=output.cumulative_logprob,
                     logprobs=output.logprobs,
-                    finish_reason=_REASONS.get(
-                        output.finish_reason, output.finish_reason
-                    ),
+                    finish_reason=_reason_of(output),
                 )
                 for output in answer.outputs
             ],

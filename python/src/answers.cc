@@ -22,10 +22,6 @@ namespace {
 
 using IntList = nb::typed<nb::list, int>;
 
-nb::str Text(std::string_view text) {
-  return nb::str(text.data(), text.size());
-}
-
 IntList Tokens(std::span<const TokenId> tokens) {
   nb::list list;
   for (const TokenId token : tokens) list.append(int{token});
@@ -73,12 +69,7 @@ nb::dict UsageOf(const RequestOutput& output) {
   dict["steps"] = usage.num_steps;
   dict["drafted_tokens"] = usage.num_drafted_tokens;
   dict["accepted_tokens"] = usage.num_accepted_tokens;
-  nb::dict defaults;
-  const nb::object loads = nb::module_::import_("json").attr("loads");
-  for (const auto& [name, value] : usage.defaults) {
-    defaults[Text(name)] = loads(Text(value));
-  }
-  dict["defaults"] = defaults;
+  dict["defaults"] = DictOf(usage.defaults);
   return dict;
 }
 
@@ -121,6 +112,20 @@ const SampleEvent* SampleOf(const StreamPiece& piece) {
 }
 
 }  // namespace
+
+nb::str Text(std::string_view text) {
+  return nb::str(text.data(), text.size());
+}
+
+nb::dict DictOf(
+    const std::vector<std::pair<std::string, std::string>>& fields) {
+  nb::dict dict;
+  const nb::object loads = nb::module_::import_("json").attr("loads");
+  for (const auto& [name, value] : fields) {
+    dict[Text(name)] = loads(Text(value));
+  }
+  return dict;
+}
 
 nb::object ObjectOf(nb::object prompt, absl::StatusOr<Generation> answer,
                     const std::vector<GivenParam>& aliases) {

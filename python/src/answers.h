@@ -5,6 +5,9 @@
 #include <nanobind/nanobind.h>
 
 #include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "espalier/generator.h"
@@ -31,6 +34,12 @@ struct RequestOutput {
 struct StreamPiece {
   StreamEvent event;  // a SampleEvent or a StablePrefixEvent
 };
+
+nanobind::str Text(std::string_view text);
+
+// A dictionary of values that are written as JSON.
+nanobind::dict DictOf(
+    const std::vector<std::pair<std::string, std::string>>& fields);
 
 // The answer, or the exception, with the names that the caller used.
 nanobind::object ObjectOf(nanobind::object prompt,

@@ -37,20 +37,21 @@ namespace {
 
 constexpr auto kBetweenSignals = std::chrono::milliseconds(100);
 
-std::vector<TokenId> TokensOf(nb::handle prompt) {
-  const nb::sequence list = nb::cast<nb::sequence>(prompt);
+std::vector<TokenId> TokensOf(nb::handle given, std::string_view field) {
+  const nb::sequence list = nb::cast<nb::sequence>(given);
   std::vector<int64_t> ids;
   ids.reserve(nb::len(list));
   for (const nb::handle id : list) {
     int64_t value = 0;
     if (!nb::try_cast(id, value)) {
-      Raise(InvalidField("`prompt_tokens`[", ids.size(), "] must be an integer",
+      Raise(InvalidField(FieldName{field}, "[", ids.size(),
+                         "] must be an integer",
                          Got(nb::cast<std::string>(nb::repr(id)))));
     }
     ids.push_back(value);
   }
   std::vector<TokenId> tokens;
-  RaiseIfError(ToTokenIds("prompt_tokens", ids, &tokens));
+  RaiseIfError(ToTokenIds(field, ids, &tokens));
   return tokens;
 }
 
@@ -77,7 +78,8 @@ Prompt PromptOf(nb::handle prompt, const Params& params) {
     return chat.is_continued ? Prompt(chat.tokens)
                              : Prompt::OfChat(chat.tokens);
   }
-  if (!nb::isinstance<nb::str>(prompt)) return Prompt(TokensOf(prompt));
+  if (!nb::isinstance<nb::str>(prompt))
+    return Prompt(TokensOf(prompt, "prompt_tokens"));
   std::string text = TextOf(prompt, "prompt");
   const std::string& name = params.body.template_name;
   Prompt made = name.empty() ? Prompt(std::move(text))
@@ -155,11 +157,8 @@ Engine::Engine(const std::string& directory, GeneratorOptions options,
     : num_forks_(NumForks()) {
   options.kv_cache_bytes = BytesOf("kv_cache_mib", memory.kv_cache_mib);
   options.host_cache_bytes = BytesOf("host_cache_mib", memory.host_cache_mib);
-  absl::StatusOr<Generator> loaded = absl::UnknownError("");
-  {
-    const WithoutGil without_gil;
-    loaded = Generator::Load(directory, options);
-  }
+  absl::StatusOr<Generator> loaded =
+      RunWithoutGil([&] { return Generator::Load(directory, options); });
   if (!loaded.ok()) Raise(InMib(loaded.status()));
   generator_ = std::make_shared<Generator>(*std::move(loaded));
 }
@@ -170,15 +169,19 @@ Engine::~Engine() {
     static_cast<void>(new std::shared_ptr<Generator>(std::move(generator_)));
     return;
   }
-  const WithoutGil without_gil;
-  Close();
+  RunWithoutGil([&] { Close(); });
 }
 
 std::shared_ptr<Generator> Engine::generator() const {
   RaiseIfForked(num_forks_);
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if (generator_ == nullptr) Raise(absl::CancelledError("the LLM is closed"));
-  return generator_;
+  std::shared_ptr<Generator> generator;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    generator = generator_;
+  }
+  // Without the lock: finalizers may run here that close the engine.
+  if (generator == nullptr) Raise(absl::CancelledError("the LLM is closed"));
+  return generator;
 }
 
 bool Engine::is_closed() const {
@@ -219,7 +222,7 @@ nb::list Engine::Generate(nb::list prompts, nb::handle params, double timeout,
   const size_t num_requests = requests.size();
   std::stop_source stop;
   std::vector<absl::StatusOr<Generation>> answers;
-  std::atomic<int64_t> num_ended = 0;
+  std::atomic<int64_t> num_ended = static_cast<int64_t>(count - num_requests);
   Latch latch(1);
   std::optional<std::thread> worker;
   try {
@@ -235,10 +238,7 @@ nb::list Engine::Generate(nb::list prompts, nb::handle params, double timeout,
   } catch (const std::system_error& error) {
     Raise(absl::ResourceExhaustedError(error.what()));
   }
-  const auto join = [&] {
-    const WithoutGil without_gil;
-    worker->join();
-  };
+  const auto join = [&] { RunWithoutGil([&] { worker->join(); }); };
   try {
     WaitInterruptibly([&] { return latch.WaitShortly(); },
                       [&] { stop.request_stop(); },
@@ -281,7 +281,7 @@ nb::list Engine::Score(nb::list prompts, nb::list continuations,
       if (nb::isinstance<nb::str>(text)) {
         request.continuations.emplace_back(TextOf(text, "continuations"));
       } else {
-        request.continuations.emplace_back(TokensOf(text));
+        request.continuations.emplace_back(TokensOf(text, "continuations"));
       }
     }
     request.append_eos = append_eos;
@@ -300,8 +300,7 @@ nb::list Engine::Score(nb::list prompts, nb::list continuations,
   };
   const auto shared = std::make_shared<Scores>(count);
   const absl::Cleanup ends = [&] { shared->stop.request_stop(); };
-  {
-    const WithoutGil without_gil;
+  RunWithoutGil([&] {
     for (size_t i = 0; i < count; ++i) {
       generator->ScoreAsync(
           std::move(requests[i]),
@@ -311,7 +310,7 @@ nb::list Engine::Score(nb::list prompts, nb::list continuations,
           },
           CallOf(timeout, shared->stop.get_token()));
     }
-  }
+  });
   WaitInterruptibly([&] { return shared->latch.WaitShortly(); },
                     [&] { shared->stop.request_stop(); }, [] {});
   nb::list list;
@@ -351,16 +350,12 @@ ChatPrompt Engine::RenderChat(const std::string& text) {
                                   adds.is_bool() ? &adds_prompt : nullptr,
                                   &inputs));
   const bool is_continued = inputs.continue_final_message;
-  absl::StatusOr<std::vector<TokenId>> tokens;
-  {
-    const WithoutGil without_gil;
-    const absl::StatusOr<const ChatPrompts*> chat = generator->chat_prompts();
-    tokens = chat.ok()
-                 ? (*chat)->Make(std::move(inputs),
-                                 generator->description().max_prompt_tokens())
-                 : chat.status();
-  }
-  return {ValueOrRaise(std::move(tokens)), is_continued};
+  const auto make = [&]() -> absl::StatusOr<std::vector<TokenId>> {
+    ASSIGN_OR_RETURN(const ChatPrompts* const chat, generator->chat_prompts());
+    return chat->Make(std::move(inputs),
+                      generator->description().max_prompt_tokens());
+  };
+  return {ValueOrRaise(RunWithoutGil(make)), is_continued};
 }
 
 Requests::Requests()
@@ -374,7 +369,14 @@ Requests::~Requests() {
     }
     return;
   }
-  for (auto& [number, open] : open_) open.stop.request_stop();
+  for (auto& [number, open] : open_) End(open);
+}
+
+void Requests::End(Open& open) {
+  RunWithoutGil([&] {
+    open.stop.request_stop();
+    open.stream.reset();
+  });
 }
 
 void Requests::Submit(const Engine& engine, int64_t number, nb::object prompt,
@@ -385,40 +387,40 @@ void Requests::Submit(const Engine& engine, int64_t number, nb::object prompt,
   open.prompt = std::move(prompt);
   open.aliases = params.body.aliases;
   const CallOptions call = CallOf(timeout, open.stop.get_token());
-  const WithoutGil without_gil;
-  generator->GenerateAsync(
-      std::move(request),
-      [queue = queue_, number](absl::StatusOr<Generation> answer) {
-        queue->Push({number, std::move(answer)});
-      },
-      call);
+  RunWithoutGil([&] {
+    generator->GenerateAsync(
+        std::move(request),
+        [queue = queue_, number](absl::StatusOr<Generation> answer) {
+          queue->Push({number, std::move(answer)});
+        },
+        call);
+  });
 }
 
 void Requests::Stream(const Engine& engine, int64_t number, nb::object prompt,
                       const Params& params, double timeout) {
   const std::shared_ptr<Generator> generator = engine.generator();
   GenerationRequest request = RequestOf(prompt, params);
-  absl::StatusOr<AsyncStream> stream = absl::UnknownError("");
   std::stop_source stop;
-  {
-    const WithoutGil without_gil;
-    stream = generator->StreamAsync(
+  absl::StatusOr<AsyncStream> stream = RunWithoutGil([&] {
+    return generator->StreamAsync(
         std::move(request), [queue = queue_, number] { queue->Push({number}); },
         CallOf(timeout, stop.get_token()));
-  }
+  });
   open_.insert_or_assign(number, Open{std::move(prompt), params.body.aliases,
                                       stop, ValueOrRaise(std::move(stream))});
 }
 
 void Requests::Cancel(int64_t number) {
   if (num_forks_ != NumForks()) return;
-  const auto found = open_.find(number);
-  if (found == open_.end()) return;
-  found->second.stop.request_stop();
-  open_.erase(found);
+  // Out of the table before it ends: the engine is called without the GIL, and
+  // the prompt may have a finalizer that cancels.
+  auto ended = open_.extract(number);
+  if (!ended.empty()) End(ended.mapped());
 }
 
 nb::list Requests::Take() {
+  RaiseIfForked(num_forks_);
   nb::list list;
   for (ReadyQueue::Ready& ready : queue_->Take()) {
     // To make an object may run a finalizer that cancels, so all of the request
@@ -452,6 +454,7 @@ nb::list Requests::Take() {
 }
 
 bool Requests::Wait(double seconds) const {
+  RaiseIfForked(num_forks_);
   const auto end = std::chrono::steady_clock::now() +
                    std::chrono::duration<double>(std::min(seconds, 1e8));
   bool is_ready = false;
@@ -471,12 +474,9 @@ bool Requests::Wait(double seconds) const {
 namespace {
 
 nb::dict StatsOf(const Engine& engine) {
-  GeneratorStats stats;
-  {
-    const std::shared_ptr<Generator> generator = engine.generator();
-    const WithoutGil without_gil;
-    stats = generator->Stats();
-  }
+  const std::shared_ptr<Generator> generator = engine.generator();
+  const GeneratorStats stats =
+      RunWithoutGil([&] { return generator->Stats(); });
   nb::dict dict;
   dict["num_open"] = stats.num_open;
   dict["num_refused"] = stats.num_refused;
@@ -490,8 +490,7 @@ nb::dict StatsOf(const Engine& engine) {
 
 std::string MetricsOf(const Engine& engine) {
   const std::shared_ptr<Generator> generator = engine.generator();
-  const WithoutGil without_gil;
-  return PrometheusText(generator->Stats());
+  return RunWithoutGil([&] { return PrometheusText(generator->Stats()); });
 }
 
 const Tokenizer& TokenizerOf(const Generator& generator) {
@@ -507,31 +506,28 @@ std::vector<TokenId> Encode(const Engine& engine, nb::str given,
   const std::shared_ptr<Generator> generator = engine.generator();
   const std::string text = TextOf(given, "text");
   const Tokenizer& tokenizer = TokenizerOf(*generator);
-  absl::StatusOr<std::vector<TokenId>> tokens;
-  {
-    const WithoutGil without_gil;
-    tokens = tokenizer.Encode(text, {.add_special_tokens = add_special_tokens,
-                                     .parse_special = parse_special});
-  }
-  return ValueOrRaise(std::move(tokens));
+  return ValueOrRaise(RunWithoutGil([&] {
+    return tokenizer.Encode(text, {.add_special_tokens = add_special_tokens,
+                                   .parse_special = parse_special});
+  }));
 }
 
-nb::str Decode(const Engine& engine, nb::handle tokens,
+nb::str Decode(const Engine& engine, nb::handle given,
                bool skip_special_tokens) {
   const std::shared_ptr<Generator> generator = engine.generator();
-  const std::string text = ValueOrRaise(
-      TokenizerOf(*generator)
-          .Decode(TokensOf(tokens), {.show_special = !skip_special_tokens}));
-  return nb::str(text.data(), text.size());
+  const Tokenizer& tokenizer = TokenizerOf(*generator);
+  const std::vector<TokenId> tokens = TokensOf(given, "token_ids");
+  return Text(ValueOrRaise(RunWithoutGil([&] {
+    return tokenizer.Decode(tokens, {.show_special = !skip_special_tokens});
+  })));
 }
 
 nb::typed<nb::list, nb::str> Pieces(const Engine& engine, nb::handle tokens) {
   const std::shared_ptr<Generator> generator = engine.generator();
   const Tokenizer& tokenizer = TokenizerOf(*generator);
   nb::list pieces;
-  for (const TokenId token : TokensOf(tokens)) {
-    const std::string piece = tokenizer.Piece(token);
-    pieces.append(nb::str(piece.data(), piece.size()));
+  for (const TokenId token : TokensOf(tokens, "token_ids")) {
+    pieces.append(Text(tokenizer.Piece(token)));
   }
   return nb::typed<nb::list, nb::str>(std::move(pieces));
 }
@@ -545,12 +541,8 @@ std::vector<TokenId> PromptTokensOf(const Engine& engine, nb::handle prompt,
                                     const Params& params) {
   const std::shared_ptr<Generator> generator = engine.generator();
   Prompt made = PromptOf(prompt, params);
-  absl::StatusOr<std::vector<TokenId>> tokens;
-  {
-    const WithoutGil without_gil;
-    tokens = generator->MakePrompt(std::move(made));
-  }
-  return ValueOrRaise(std::move(tokens));
+  return ValueOrRaise(
+      RunWithoutGil([&] { return generator->MakePrompt(std::move(made)); }));
 }
 
 nb::dict TokenizerFacts(const Engine& engine) {
@@ -576,12 +568,8 @@ nb::dict ModelFacts(const Engine& engine) {
   dict["has_encoder"] = model.encoder.has_value();
   dict["decoder_prompt"] = nb::cast(
       model.encoder ? model.encoder->decoder_prompt : std::vector<TokenId>());
-  nb::dict defaults;
-  const nb::object loads = nb::module_::import_("json").attr("loads");
   const GenerationDefaults& known = generator->defaults();
-  for (const auto& [name, value] : known.fields) {
-    defaults[nb::str(name.c_str())] = loads(nb::str(value.c_str()));
-  }
+  nb::dict defaults = DictOf(known.fields);
   if (known.max_length) defaults["max_length"] = *known.max_length;
   if (known.min_length) defaults["min_length"] = *known.min_length;
   dict["defaults"] = defaults;
@@ -589,8 +577,6 @@ nb::dict ModelFacts(const Engine& engine) {
   dict["max_open"] = generator->max_open();
   return dict;
 }
-
-}  // namespace
 
 void BindEngine(nb::module_& module) {
   nb::class_<Params>(module, "Params", "Params of requests, parsed.")
@@ -676,4 +662,17 @@ void BindEngine(nb::module_& module) {
       .def("__len__", &Requests::size);
 }
 
+}  // namespace
 }  // namespace espalier::python
+
+// The module espalier._espalier: values in and out. The package around it
+// (python/espalier/) has the names that users type.
+NB_MODULE(_espalier, module) {
+  // Daemon threads keep what they hold at the end of the interpreter.
+  nanobind::set_leak_warnings(false);
+  espalier::python::WatchForks();
+  espalier::python::BindAnswers(module);
+  espalier::python::BindEngine(module);
+  module.def("set_exiting", espalier::python::SetExiting,
+             "The interpreter ends: threads that wait stay where they are.");
+}

@@ -8,9 +8,11 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "espalier/async_stream.h"
 #include "espalier/generator.h"
@@ -69,7 +71,7 @@ class Engine {
 
 // Requests of one thread, such as one event loop, which takes their answers.
 //
-// Thread safety: one thread at a time, with the GIL.
+// Thread safety: one thread at a time, with the GIL; any thread may cancel.
 class Requests {
  public:
   Requests();
@@ -86,7 +88,8 @@ class Requests {
   // Ends a request, if it is open. It has no answer any more.
   void Cancel(int64_t number);
   // All that has come since the last call: (number, pieces, answer), where the
-  // answer is an exception, or None as long as the request runs.
+  // answer is an exception, or None as long as the request runs. Raises after a
+  // fork, as Wait does.
   nanobind::list Take();
   // Waits until there is something; false after so many seconds.
   bool Wait(double seconds) const;
@@ -99,12 +102,12 @@ class Requests {
     std::stop_source stop = {};
     std::optional<AsyncStream> stream = {};
   };
+  // Ends a request without the GIL.
+  static void End(Open& open);
 
   const int num_forks_;
   const std::shared_ptr<ReadyQueue> queue_;
   std::unordered_map<int64_t, Open> open_;
 };
-
-void BindEngine(nanobind::module_& module);
 
 }  // namespace espalier::python

@@ -38,10 +38,7 @@ void WaitInterruptibly(const std::function<bool()>& wait,
     }
   };
   for (bool is_done = false; !is_done;) {
-    {
-      const WithoutGil without_gil;
-      is_done = wait();
-    }
+    is_done = RunWithoutGil(wait);
     look();
   }
   if (raised != nullptr) std::rethrow_exception(raised);

@@ -21,6 +21,13 @@ class WithoutGil {
   nanobind::gil_scoped_release release_;
 };
 
+// Returns what `call` returns, which runs without the GIL.
+template <typename Call>
+auto RunWithoutGil(const Call& call) {
+  const WithoutGil without_gil;
+  return call();
+}
+
 // Calls `wait`, which blocks for a short time and returns true when it is done,
 // without the GIL until it is, and `interrupt` once if a signal raised, such as
 // by Ctrl-C. Between two calls of `wait`, `in_between` runs with the GIL; it

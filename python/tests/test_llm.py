@@ -211,6 +211,14 @@ def test_scores_are_those_of_what_is_generated(llm):
         llm.score(["a", "b"], [["x"]])
     with pytest.raises(TypeError, match="list"):
         llm.score("a", "bc")
+    for call, field in (
+        (lambda: llm.score("a", [[1.5]]), "continuations"),
+        (lambda: llm.tokenizer.decode([1.5]), "token_ids"),
+        (lambda: llm.tokenizer.decode([2**40]), "token_ids"),
+    ):
+        with pytest.raises(espalier.InvalidArgument, match=field) as error:
+            call()
+        assert error.value.field == field
 
 
 def test_half_of_a_pair_is_no_text(llm):
@@ -237,6 +245,59 @@ def test_threads_get_what_each_would_alone(llm):
     for thread in threads:
         thread.join()
     assert all(result == alone for result in results.values())
+
+
+def test_other_threads_run_while_a_tokenizer_does(llm):
+    text = "Hello, hello. " * 100_000
+    tokens = llm.tokenizer.encode(text)
+    for call in (
+        lambda: llm.tokenizer.encode(text),
+        lambda: llm.tokenizer.decode(tokens),
+    ):
+        gate, ran = threading.Lock(), []
+        gate.acquire()
+
+        def wait():
+            gate.acquire()
+            ran.append(True)
+
+        other = threading.Thread(target=wait)
+        interval = sys.getswitchinterval()
+        sys.setswitchinterval(1000)  # only who waits lets go of the GIL
+        try:
+            other.start()
+            gate.release()
+            call()
+            assert ran
+        finally:
+            sys.setswitchinterval(interval)
+            other.join()
+
+
+def test_a_prompt_whose_finalizer_cancels(llm):
+    from espalier._espalier import Requests
+    from espalier.params import parse
+
+    requests = Requests()
+
+    class Text(str):
+        def __del__(self):
+            requests.cancel(2)
+
+    params = parse(None, {"num_beams": 8, "min_new_tokens": 900})
+    requests.submit(llm._engine, 1, Text("Hello"), params, 60)
+    requests.submit(llm._engine, 2, "Hello", params, 60)
+    requests.cancel(1)
+    assert len(requests) == 0
+
+
+def test_progress_counts_wrong_prompts(llm):
+    from espalier.params import parse
+
+    counts = []
+    prompts = ["Hello", [10**10]]
+    llm._engine.generate(prompts, parse(None, {}), 60, counts.append)
+    assert counts[-1] == 2
 
 
 def test_constraints_and_choices(llm):

@@ -113,6 +113,22 @@ def test_a_fork_raises_instead_of_hanging():
     assert "before a fork" in stdout and stdout.endswith("1\n") and stderr == ""
 
 
+def test_a_stream_of_the_parent_raises_in_a_child():
+    process = start("""
+        s = llm.stream('Hello', num_beams=2)
+        if os.fork() == 0:
+            try:
+                list(s)
+            except RuntimeError as error:
+                print(error, flush=True)
+            os._exit(0)
+        os.wait()
+        print(len(list(s)) > 0)
+        """)
+    stdout, stderr = process.communicate(timeout=60)
+    assert "before a fork" in stdout and stdout.endswith("True\n") and stderr == ""
+
+
 @pytest.mark.parametrize(
     "end", ["", "sys.exit(0)", "llm.close()", "del llm", "del s", "s.close()"]
 )

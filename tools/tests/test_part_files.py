@@ -18,7 +18,6 @@ FORMS = [
     "kernels/*/*_cpu.cc",
     "kernels/*/*_reference.cc",
     "model/families/*.cc",  # model/model_family.h
-    "python/src/module.cc",  # the entry of a module of Python
 ]
 
 

@@ -60,7 +60,7 @@ class LoopRequests:
     ) -> AsyncStream:
         number = self._next()
         self._requests.stream(engine, number, prompt, params, timeout)
-        stream = AsyncStream(self._loop, self._requests, number)
+        stream = AsyncStream(self._loop, engine, self._requests, number)
         self._streams[number] = stream
         return stream
 
@@ -71,9 +71,14 @@ class AsyncStream:
     stream is no longer referred to. One coroutine at a time reads it."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, requests: Requests, number: int
+        self,
+        loop: asyncio.AbstractEventLoop,
+        engine: Engine,
+        requests: Requests,
+        number: int,
     ) -> None:
         self._loop = loop
+        self._engine = engine  # it lives as long as what it answers
         self._requests = requests
         self._number = number
         self._pieces: deque[StreamPiece] = deque()

@@ -20,6 +20,7 @@ What is not supported is refused by its name: `logits_processor`,
 from __future__ import annotations
 
 import json
+import numbers
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -48,8 +49,10 @@ class GenerateOutput:
 
 
 def _lists(ids: Any) -> list[list[int]]:
-    rows = ids.tolist() if hasattr(ids, "tolist") else [list(row) for row in ids]
-    return [rows] if rows and isinstance(rows[0], int) else rows
+    rows = ids.tolist() if hasattr(ids, "tolist") else list(ids)
+    if rows and isinstance(rows[0], numbers.Integral):
+        return [rows]
+    return [list(row) for row in rows]
 
 
 def _config_of(directory: str) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import numbers
 import os
 import sys
 import weakref
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Union, overload
 
@@ -71,12 +72,12 @@ def _plain_prompt(prompt: Any) -> Any:
     return prompt
 
 
-def _seconds(timeout: float | None) -> float:
-    if timeout is None:
+def _seconds(value: float | None, name: str = "timeout") -> float:
+    if value is None:
         return math.inf
-    if not timeout > 0:
-        raise ValueError(f"timeout must be above 0 seconds, got {timeout}")
-    return float(timeout)
+    if not value > 0:
+        raise ValueError(f"{name} must be above 0 seconds, got {value}")
+    return float(value)
 
 
 def _raise_first(answers: list[Any]) -> None:
@@ -181,7 +182,7 @@ class LLM:
             max_running=max_running,
             max_waiting=max_waiting,
             items=[(k, os.fspath(v)) for k, v in (items or {}).items()],
-            step_timeout=_seconds(step_timeout),
+            step_timeout=_seconds(step_timeout, "step_timeout"),
         )
         _open.add(self._engine)
         self.directory = os.fspath(directory)
@@ -449,16 +450,17 @@ class Stream:
     def __init__(
         self, engine: Engine, prompt: Any, params: Params, timeout: float
     ) -> None:
+        self._engine = engine  # it lives as long as what it answers
         self._requests = Requests()
         self._requests.stream(engine, 0, prompt, params, timeout)
-        self._pieces: list[StreamPiece] = []
+        self._pieces: deque[StreamPiece] = deque()
         self._answer: RequestOutput | BaseException | None = None
 
     def __iter__(self) -> Iterator[StreamPiece]:
         try:
             while True:
                 while self._pieces:
-                    yield self._pieces.pop(0)
+                    yield self._pieces.popleft()
                 if self._answer is not None or not len(self._requests):
                     break
                 self._wait()

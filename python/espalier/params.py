@@ -4,7 +4,7 @@ format (docs/request_format.md)."""
 from __future__ import annotations
 
 import json
-import math
+import reprlib
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
@@ -80,18 +80,35 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} is no value of a param")
 
 
+def _json(value: Any) -> str:
+    return json.dumps(value, default=_plain, allow_nan=False)
+
+
+def _raise_wrong(fields: Mapping[str, Any]) -> None:
+    """Raises for the first field that has no JSON."""
+    for name, value in fields.items():
+        try:
+            _json(value)
+        except (TypeError, ValueError):
+            wanted = "finite" if isinstance(value, float) else "a value of JSON"
+            shown = reprlib.repr(value)
+            error = InvalidArgument(f"{name} must be {wanted}, got {shown}")
+            error.field, error.value = name, shown
+            raise error from None
+
+
 def _make(params: dict[str, Any]) -> Params:
-    for name, value in params.items():
-        if isinstance(value, float) and not math.isfinite(value):
-            error = InvalidArgument(f"{name} must be finite, got {value}")
-            error.field, error.value = name, str(value)
-            raise error
     line: dict[str, Any] = {"prompt": "-"}
     for name in _REQUEST_FIELDS:
         if name in params:
             line[name] = params.pop(name)
     line["params"] = params
-    return Params(json.dumps(line, default=_plain, allow_nan=False))
+    try:
+        text = _json(line)
+    except (TypeError, ValueError):
+        _raise_wrong(params | line)
+        raise
+    return Params(text)
 
 
 _SCALARS = (str, int, float, bool, type(None))

@@ -8,7 +8,7 @@ import time
 import pytest
 
 import espalier
-from conftest import SENTENCES
+from conftest import MODEL, SENTENCES
 
 
 def best(answer):
@@ -31,6 +31,15 @@ def test_gathered_answers_are_those_of_generate(llm):
 
     expected = [best(a) for a in llm.generate(SENTENCES, num_beams=4)]
     assert [best(a) for a in asyncio.run(main())] == expected * 20
+
+
+def test_a_stream_keeps_its_engine():
+    async def main():
+        stream = espalier.LLM(MODEL, num_threads=1).astream("Hello", num_beams=2)
+        assert [piece async for piece in stream]
+        return best(await stream.result())
+
+    assert asyncio.run(main())
 
 
 def test_streams_of_one_loop(llm):

@@ -47,6 +47,7 @@ def test_lists_are_padded_on_the_right_and_masked_on_the_left(model):
             begin = [0] * (4 - len(row)) + row + output.token_ids
             assert got[: len(begin)] == begin and set(got[len(begin) :]) <= {1}
     assert hf.generate(model, [[5, 6]], max_length=4)[0][:2] == [5, 6]
+    assert hf.generate(model, [5, 6], max_length=4)[0][:2] == [5, 6]
 
 
 @pytest.mark.parametrize(
@@ -54,6 +55,7 @@ def test_lists_are_padded_on_the_right_and_masked_on_the_left(model):
     [
         ({"output_attentions": True}, "output_attentions"),
         ({"logits_processor": [1]}, "logits_processor"),
+        ({"logits_processor": [object()]}, "logits_processor"),
         ({"penalty_alpha": 0.6}, "penalty_alpha"),
         ({"max_length": 2}, "max_length"),
     ],

@@ -134,9 +134,15 @@ def test_prompts_of_other_types_raise(llm, prompt):
 
 
 def test_nan_and_odd_params_raise(llm):
-    for keywords in ({"temperature": float("nan")}, {"num_beams": object()}):
-        with pytest.raises((TypeError, ValueError)):
-            llm.generate("Hello", **keywords)
+    for field, value in (
+        ("temperature", float("nan")),
+        ("num_beams", object()),
+        ("logit_bias", {"3": float("inf")}),
+        ("template", {1}),
+    ):
+        with pytest.raises(espalier.InvalidArgument, match=field) as error:
+            llm.generate("Hello", **{field: value})
+        assert error.value.field == field
     with pytest.raises(TypeError, match="params must be"):
         llm.generate("Hello", 3)
     with pytest.raises(ValueError, match="one for each of 1"):
@@ -192,6 +198,11 @@ def test_leaving_a_stream_ends_its_request(llm):
         time.sleep(0.02)
     assert llm.stats()["num_open"] == 0
     assert llm.stats()["num_steps"] - before < 500
+
+
+def test_a_stream_keeps_its_engine():
+    stream = espalier.LLM(MODEL, num_threads=1).stream("Hello", num_beams=2)
+    assert list(stream) and stream.result().outputs[0].text
 
 
 def test_scores_are_those_of_what_is_generated(llm):

@@ -154,17 +154,24 @@ class LLM:
         page_size: int | None = None,
         max_step_tokens: int | None = None,
         max_beams: int | None = None,
+        max_candidates: int | None = None,
+        max_score_edits: int | None = None,
         prefix_cache: bool = True,
+        preempted_pages: str = "auto",
+        prefill_share: float = 0.25,
         draft_model: str | os.PathLike[str] = "",
+        speculate: str | bool | Mapping[str, Any] | None = None,
         generation_config: str | os.PathLike[str] = "auto",
         max_running: int = 256,
         max_waiting: int = 1_000_000,
+        max_waiting_tokens: int = 0,
         items: Mapping[str, str | os.PathLike[str]] | None = None,
         step_timeout: float | None = None,
     ) -> None:
         """Loads a model directory (docs/models.md). Options are those of
         docs/cpp_api.md: `device` is "cpu", "cuda", "cuda:1" or "auto"; `items`
-        are names of catalogues and their files."""
+        are names of catalogues and their files; `speculate` is for requests
+        that leave it open, in their format (docs/speculation.md)."""
         self._engine = Engine(
             os.fspath(directory),
             device=device,
@@ -176,11 +183,17 @@ class LLM:
             page_size=page_size,
             max_step_tokens=max_step_tokens,
             max_beams=max_beams,
+            max_candidates=max_candidates,
+            max_score_edits=max_score_edits,
             prefix_cache=prefix_cache,
+            preempted_pages=preempted_pages,
+            prefill_share=prefill_share,
             draft_model=os.fspath(draft_model),
+            speculate=None if speculate is None else json.dumps(speculate),
             generation_config=os.fspath(generation_config),
             max_running=max_running,
             max_waiting=max_waiting,
+            max_waiting_tokens=max_waiting_tokens,
             items=[(k, os.fspath(v)) for k, v in (items or {}).items()],
             step_timeout=_seconds(step_timeout, "step_timeout"),
         )

@@ -20,6 +20,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "base/field_error.h"
 #include "base/json.h"
+#include "base/json_scan.h"
 #include "base/status.h"
 #include "espalier/chat.h"
 #include "espalier/stats.h"
@@ -28,6 +29,7 @@
 #include "python/src/errors.h"
 #include "python/src/interpreter.h"
 #include "request/json/read_prompt.h"
+#include "request/read_speculation.h"
 #include "text/chat/final_message.h"
 
 namespace espalier::python {
@@ -578,6 +580,16 @@ nb::dict ModelFacts(const Engine& engine) {
   return dict;
 }
 
+std::optional<SpeculationParams> SpeculationOf(
+    const std::optional<std::string>& json) {
+  std::optional<SpeculationParams> speculate;
+  if (!json) return speculate;
+  const auto ignore = [](int, std::string_view, const JsonText&) {};
+  RaiseIfError(ReadSpeculation(
+      "speculate", ValueOrRaise(ScanJson(*json, 0, ignore)), &speculate));
+  return speculate;
+}
+
 void BindEngine(nb::module_& module) {
   nb::class_<Params>(module, "Params", "Params of requests, parsed.")
       .def(
@@ -594,9 +606,14 @@ void BindEngine(nb::module_& module) {
              std::optional<int64_t> kv_cache_mib,
              std::optional<int64_t> host_cache_mib,
              std::optional<int> page_size, std::optional<int> max_step_tokens,
-             std::optional<int> max_beams, bool prefix_cache,
-             std::string draft_model, std::string generation_config,
-             int max_running, int max_waiting,
+             std::optional<int> max_beams,
+             std::optional<int64_t> max_candidates,
+             std::optional<int64_t> max_score_edits, bool prefix_cache,
+             std::string preempted_pages, double prefill_share,
+             std::string draft_model,
+             const std::optional<std::string>& speculate,
+             std::string generation_config, int max_running, int max_waiting,
+             int64_t max_waiting_tokens,
              std::vector<std::pair<std::string, std::string>> items,
              double step_timeout) {
             GeneratorOptions options;
@@ -607,11 +624,17 @@ void BindEngine(nb::module_& module) {
             options.page_size = page_size;
             options.max_step_tokens = max_step_tokens;
             options.max_beams = max_beams;
+            options.max_candidates = max_candidates;
+            options.max_score_edits = max_score_edits;
             options.prefix_cache = prefix_cache;
+            options.preempted_pages = std::move(preempted_pages);
+            options.prefill_share = prefill_share;
             options.draft_model = std::move(draft_model);
+            options.speculate = SpeculationOf(speculate);
             options.generation_config = std::move(generation_config);
             options.max_running = max_running;
             options.max_waiting = max_waiting;
+            options.max_waiting_tokens = max_waiting_tokens;
             for (auto& [name, path] : items) {
               options.items.push_back({std::move(name), std::move(path)});
             }
@@ -625,10 +648,13 @@ void BindEngine(nb::module_& module) {
           nb::arg("dtype"), nb::arg("weights"), nb::arg("num_threads"),
           nb::arg("kv_cache_mib").none(), nb::arg("host_cache_mib").none(),
           nb::arg("page_size").none(), nb::arg("max_step_tokens").none(),
-          nb::arg("max_beams").none(), nb::arg("prefix_cache"),
-          nb::arg("draft_model"), nb::arg("generation_config"),
-          nb::arg("max_running"), nb::arg("max_waiting"), nb::arg("items"),
-          nb::arg("step_timeout"))
+          nb::arg("max_beams").none(), nb::arg("max_candidates").none(),
+          nb::arg("max_score_edits").none(), nb::arg("prefix_cache"),
+          nb::arg("preempted_pages"), nb::arg("prefill_share"),
+          nb::arg("draft_model"), nb::arg("speculate").none(),
+          nb::arg("generation_config"), nb::arg("max_running"),
+          nb::arg("max_waiting"), nb::arg("max_waiting_tokens"),
+          nb::arg("items"), nb::arg("step_timeout"))
       .def("generate", &Engine::Generate, nb::arg("prompts"), nb::arg("params"),
            nb::arg("timeout"), nb::arg("on_progress").none())
       .def("score", &Engine::Score, nb::arg("prompts"),

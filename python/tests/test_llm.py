@@ -158,6 +158,56 @@ def test_missing_models_and_wrong_options(tmp_path):
         espalier.LLM(MODEL, devise="cpu")
 
 
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("preempted_pages", "disk", "preempted_pages must be auto, host or drop"),
+        ("prefill_share", 1.5, "prefill_share must be in"),
+        ("max_waiting_tokens", -1, "max_waiting_tokens must be"),
+        ("max_candidates", 0, "max_candidates must be"),
+        ("max_score_edits", -1, "max_score_edits must be"),
+        ("speculate", True, "speculate must be"),
+        ("speculate", "sometimes", "speculate.method must be"),
+        ("speculate", {"method": "ngram", "num_tokens": 99}, "speculate.num_tokens"),
+        ("speculate", "draft", "speculate.method"),
+        ("step_timeout", 0, "step_timeout must be above 0"),
+    ],
+)
+def test_wrong_options_are_named(option, value, message):
+    with pytest.raises(ValueError, match=message):
+        espalier.LLM(MODEL, **{option: value})
+
+
+def test_speculation_of_requests_that_leave_it_open(llm):
+    text = "No, no, no, no, no, no, no, no, no, no, no, no."
+    expected = llm.generate(text, max_new_tokens=40)[0].outputs[0].token_ids
+
+    def drafted(llm, **keywords):
+        answer = llm.generate(text, max_new_tokens=40, **keywords)[0]
+        assert answer.outputs[0].token_ids == expected
+        return answer.usage["drafted_tokens"] > 0
+
+    for options, drafts in (
+        ({"speculate": "ngram:4"}, True),
+        ({"speculate": {"method": "ngram"}}, True),
+        ({"speculate": False}, False),
+        ({"draft_model": MODEL}, True),
+        ({"draft_model": MODEL, "speculate": "off"}, False),
+    ):
+        with espalier.LLM(MODEL, num_threads=1, **options) as made:
+            assert drafted(made) == drafts, options
+            assert not drafted(made, speculate="off")
+
+
+def test_limits_of_options():
+    with espalier.LLM(MODEL, num_threads=1, max_candidates=4) as made:
+        with pytest.raises(espalier.Overloaded, match="room for 4"):
+            made.generate("Hello", num_beams=4)
+    with espalier.LLM(MODEL, num_threads=1, max_waiting_tokens=3) as made:
+        with pytest.raises(espalier.Overloaded, match="tokens"):
+            made.generate(SENTENCES)
+
+
 def test_a_timeout_ends_the_call(llm):
     began = time.monotonic()
     with pytest.raises(TimeoutError) as error:

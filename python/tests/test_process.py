@@ -79,7 +79,10 @@ def test_exit(state):
 
 
 def test_ctrl_c_ends_a_call_and_its_requests():
+    # A shell's jobs in the background inherit that it is ignored.
     process = start("""
+        import signal
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         print('ready', flush=True)
         try:
             llm.generate(['Hello'] * 40, **long)

@@ -86,6 +86,20 @@ class ChunkResults {
 
 }  // namespace
 
+absl::StatusOr<const NaturalLanguage*> ChunkLanguages::Resolve(
+    int64_t index, const NaturalLanguage* detected, std::stop_token stop) {
+  std::unique_lock lock(mutex_);
+  if (detected == nullptr) {
+    const bool is_resolved = changed_.wait(
+        lock, std::move(stop), [&] { return resolved_.contains(index - 1); });
+    if (!is_resolved) return absl::CancelledError("the transcription ended");
+    detected = resolved_.at(index - 1);
+  }
+  resolved_.emplace(index, detected);
+  changed_.notify_all();
+  return detected;
+}
+
 absl::Status TranscribeChunks(
     const std::function<absl::StatusOr<std::optional<SpeechChunk>>()>& next,
     int64_t num_at_once, std::stop_source stop,

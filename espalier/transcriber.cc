@@ -28,7 +28,6 @@
 #include "speech/transcript_builder.h"
 #include "speech/voice_activity.h"
 #include "speech/whisper_tokens.h"
-#include "speech/word_split.h"
 
 namespace espalier {
 namespace {
@@ -435,6 +434,10 @@ absl::Status Transcriber::Parts::Check(const TranscribeOptions& options) const {
                         " must be transcribe for an English model",
                         Got("translate"));
   }
+  if (options.multilingual && !whisper.is_multilingual()) {
+    return InvalidField(OptionName{"multilingual"},
+                        " must be false for an English model", Got("true"));
+  }
   if (options.max_new_tokens) {
     RETURN_IF_ERROR(
         CheckCount("max_new_tokens", *options.max_new_tokens, 1,
@@ -511,14 +514,21 @@ class Transcriber::Run {
                                 const std::vector<SpeechSpan>& spans);
   // Transcribes a chunk; `stop` ends it.
   absl::StatusOr<Transcript> TranscribeChunk(const SpeechChunk& chunk,
+                                             ChunkLanguages& languages,
                                              std::stop_token stop) const;
   bool Detects() const {
     return language_ == nullptr && parts_.whisper.is_multilingual();
   }
+  std::string CodeOf(const NaturalLanguage* language) const;
   // Returns it with the audio's language and duration.
   Transcript WithLanguage(Transcript transcript) const;
+  // Returns the likeliest language of a window, and its probability.
+  absl::StatusOr<std::pair<const NaturalLanguage*, double>> LikeliestLanguage(
+      const Features& features) const;
   // Sets the language, of the window at `first` or some that follow.
   absl::Status DetectLanguage(FeatureWindows& windows, int64_t first);
+  // Sets window_language_, if one is likely enough.
+  absl::Status DetectLanguageOfWindow(const Features& features, bool is_first);
   // Returns the times of the tokens of a window's text.
   //   num_frames  of audio in the window
   absl::StatusOr<TokenTimes> Align(const Features& features, int64_t num_frames,
@@ -546,8 +556,13 @@ class Transcriber::Run {
   const absl::Time start_;
   GenerationParams params_;  // shared by all windows
   std::vector<TokenId> prefix_;
-  const NaturalLanguage* language_ = nullptr;
+  const NaturalLanguage* language_ = nullptr;  // Transcript::language
   double language_probability_ = 1;
+  // The current window's: language_ unless options_.multilingual.
+  const NaturalLanguage* window_language_ = nullptr;
+  // Set of a chunk.
+  ChunkLanguages* chunk_languages_ = nullptr;
+  int64_t chunk_ = 0;
   double duration_ = 0;  // seconds of all of the audio
   std::optional<SpeechTimes> speech_ = std::nullopt;
 };
@@ -619,7 +634,7 @@ absl::StatusOr<TokenTimes> Transcriber::Run::Align(
     std::span<const TokenId> text) const {
   const WhisperTokens& whisper = parts_.whisper;
   ASSIGN_OR_RETURN(std::vector<TokenId> prompt,
-                   whisper.PromptOf({.language = language_,
+                   whisper.PromptOf({.language = window_language_,
                                      .task = options_.task,
                                      .has_timestamps = false},
                                     parts_.max_context));
@@ -657,8 +672,8 @@ absl::StatusOr<TokenTimes> Transcriber::Run::Align(
   return times;
 }
 
-absl::Status Transcriber::Run::DetectLanguage(FeatureWindows& windows,
-                                              int64_t first) {
+absl::StatusOr<std::pair<const NaturalLanguage*, double>>
+Transcriber::Run::LikeliestLanguage(const Features& features) const {
   const std::vector<NaturalLanguage>& languages =
       parts_.whisper.languages().all();
   std::vector<TokenId> tokens;
@@ -666,8 +681,20 @@ absl::Status Transcriber::Run::DetectLanguage(FeatureWindows& windows,
     tokens.push_back(language.token);
   }
   const TokenId start = parts_.whisper.start();
+  ASSIGN_OR_RETURN(const std::vector<double> log_probs,
+                   Score(features, std::span(&start, 1), tokens));
+  // Softmax over the languages alone.
+  const auto best = std::ranges::max_element(log_probs);
+  double sum = 0;
+  for (const double log_prob : log_probs) sum += std::exp(log_prob - *best);
+  return std::pair(&languages[static_cast<size_t>(best - log_probs.begin())],
+                   1 / sum);
+}
+
+absl::Status Transcriber::Run::DetectLanguage(FeatureWindows& windows,
+                                              int64_t first) {
   struct Vote {
-    size_t index;  // in languages
+    const NaturalLanguage* language;
     int count = 0;
     double highest = 0;  // probability
   };
@@ -681,27 +708,34 @@ absl::Status Transcriber::Run::DetectLanguage(FeatureWindows& windows,
         const Features features,
         windows.Window(seek, std::min(rows, windows.num_frames() - seek),
                        static_cast<int>(rows)));
-    ASSIGN_OR_RETURN(const std::vector<double> log_probs,
-                     Score(features, std::span(&start, 1), tokens));
-    // Softmax over the languages alone.
-    const auto best = std::ranges::max_element(log_probs);
-    double sum = 0;
-    for (const double log_prob : log_probs) sum += std::exp(log_prob - *best);
-    const double probability = 1 / sum;
-    const auto index = static_cast<size_t>(best - log_probs.begin());
+    ASSIGN_OR_RETURN(const auto likeliest, LikeliestLanguage(features));
+    const auto [language, probability] = likeliest;
     if (probability > options_.language_detection_threshold) {
-      language_ = &languages[index];
+      language_ = language;
       language_probability_ = probability;
       return absl::OkStatus();
     }
-    auto vote = std::ranges::find(votes, index, &Vote::index);
-    if (vote == votes.end()) vote = votes.insert(vote, {.index = index});
+    auto vote = std::ranges::find(votes, language, &Vote::language);
+    if (vote == votes.end()) vote = votes.insert(vote, {.language = language});
     ++vote->count;
     vote->highest = std::max(vote->highest, probability);
   }
   const auto most = std::ranges::max_element(votes, {}, &Vote::count);
-  language_ = &languages[most->index];
+  language_ = most->language;
   language_probability_ = most->highest;
+  return absl::OkStatus();
+}
+
+absl::Status Transcriber::Run::DetectLanguageOfWindow(const Features& features,
+                                                      bool is_first) {
+  ASSIGN_OR_RETURN(const auto likeliest, LikeliestLanguage(features));
+  const bool is_sure = likeliest.second > options_.language_detection_threshold;
+  const NaturalLanguage* language = is_sure ? likeliest.first : nullptr;
+  if (is_first && chunk_languages_ != nullptr) {
+    ASSIGN_OR_RETURN(language,
+                     chunk_languages_->Resolve(chunk_, language, call_.stop));
+  }
+  if (language != nullptr) window_language_ = language;
   return absl::OkStatus();
 }
 
@@ -753,7 +787,8 @@ absl::StatusOr<DecodedWindow> Transcriber::Run::Decoded(
   DecodedWindow decoded = {.tokens = TokensOf(taken.generation.hypotheses[0]),
                            .quality = taken.quality,
                            .temperature = temperature,
-                           .no_speech_prob = no_speech_prob};
+                           .no_speech_prob = no_speech_prob,
+                           .language = CodeOf(window_language_)};
   if (options_.num_alternatives == 0) return decoded;
   for (const Hypothesis& hypothesis : taken.generation.hypotheses) {
     std::vector<TokenId> tokens = TokensOf(hypothesis);
@@ -814,7 +849,7 @@ absl::StatusOr<DecodedWindow> Transcriber::Run::Decode(
   ASSIGN_OR_RETURN(const std::vector<TokenId> prompt,
                    parts_.whisper.PromptOf(
                        {.previous = previous,
-                        .language = language_,
+                        .language = window_language_,
                         .task = options_.task,
                         .has_timestamps = !options_.without_timestamps,
                         .prefix = has_prefix ? std::span<const TokenId>(prefix_)
@@ -906,7 +941,8 @@ absl::Status Transcriber::Run::DetectLanguageOf(
 }
 
 absl::StatusOr<Transcript> Transcriber::Run::TranscribeChunk(
-    const SpeechChunk& chunk, std::stop_token stop) const {
+    const SpeechChunk& chunk, ChunkLanguages& languages,
+    std::stop_token stop) const {
   TranscribeOptions options = options_;
   // Each window of the audio has seeds of its own.
   options.seed = (options_.seed + static_cast<uint64_t>(chunk.first) /
@@ -918,8 +954,16 @@ absl::StatusOr<Transcript> Transcriber::Run::TranscribeChunk(
   Run run(parts_, options, call);
   RETURN_IF_ERROR(run.Prepare());
   run.language_ = language_;
+  run.chunk_languages_ = &languages;
+  run.chunk_ = chunk.index;
   run.speech_.emplace(chunk.spans);
-  if (run.speech_->num_samples() < kFrameStep) return Transcript();
+  if (run.speech_->num_samples() < kFrameStep) {
+    if (options_.multilingual) {
+      RETURN_IF_ERROR(
+          languages.Resolve(chunk.index, nullptr, call.stop).status());
+    }
+    return Transcript();
+  }
   return run.TranscribeAll([&] { return chunk.Open(); }, nullptr);
 }
 
@@ -966,10 +1010,11 @@ absl::StatusOr<Transcript> Transcriber::Run::TranscribeSpeech(
     }
     return absl::CancelledError("the caller ended the transcription");
   };
+  ChunkLanguages languages(language_);
   const absl::Status status = TranscribeChunks(
       [&] { return listener->Next(); }, *options_.batch_size, stop,
       [&](const SpeechChunk& chunk) {
-        return TranscribeChunk(chunk, stop.get_token());
+        return TranscribeChunk(chunk, languages, stop.get_token());
       },
       take);
   // Whichever thread noticed first.
@@ -979,10 +1024,13 @@ absl::StatusOr<Transcript> Transcriber::Run::TranscribeSpeech(
   return all;
 }
 
+std::string Transcriber::Run::CodeOf(const NaturalLanguage* language) const {
+  if (language != nullptr) return language->code;
+  return parts_.whisper.is_multilingual() ? "" : "en";
+}
+
 Transcript Transcriber::Run::WithLanguage(Transcript transcript) const {
-  transcript.language = language_ != nullptr               ? language_->code
-                        : parts_.whisper.is_multilingual() ? ""
-                                                           : "en";
+  transcript.language = CodeOf(language_);
   transcript.language_probability = language_probability_;
   transcript.duration = duration_;
   return transcript;
@@ -1003,6 +1051,7 @@ absl::StatusOr<Transcript> Transcriber::Run::TranscribeAll(
       .thresholds = options_.thresholds,
       .condition_on_previous_text = options_.condition_on_previous_text,
       .prompt_reset_on_temperature = options_.prompt_reset_on_temperature,
+      .has_languages = options_.multilingual,
       .hallucination_silence = options_.hallucination_silence_threshold,
       .audio_frames = windows->num_frames()};
   ASSIGN_OR_RETURN(walk.clips,
@@ -1011,10 +1060,10 @@ absl::StatusOr<Transcript> Transcriber::Run::TranscribeAll(
     RETURN_IF_ERROR(DetectLanguage(*windows, walk.clips.front().first));
     RETURN_IF_ERROR(windows->RewindTo(walk.clips.front().first, audio));
   }
-  const std::string language = WithLanguage({}).language;
+  const std::string language = CodeOf(language_);
+  window_language_ = language_;
   if (options_.word_timestamps) {
-    walk.words = {.has_spaces = HasSpaces(language),
-                  .prepend_punctuations = options_.prepend_punctuations,
+    walk.words = {.prepend_punctuations = options_.prepend_punctuations,
                   .append_punctuations = options_.append_punctuations};
   }
   TranscriptBuilder builder(
@@ -1022,11 +1071,16 @@ absl::StatusOr<Transcript> Transcriber::Run::TranscribeAll(
       PreviousText(std::move(initial), options_.carry_initial_prompt,
                    std::move(hotwords), parts_.max_text() - 1),
       std::move(walk));
-  while (const std::optional<AudioWindow> window = builder.Next()) {
+  for (bool is_first = true;
+       const std::optional<AudioWindow> window = builder.Next();
+       is_first = false) {
     windows->ForgetBefore(window->first);
     ASSIGN_OR_RETURN(
         const Features features,
         windows->Window(window->first, window->size, parts_.features.num_rows));
+    if (options_.multilingual) {
+      RETURN_IF_ERROR(DetectLanguageOfWindow(features, is_first));
+    }
     ASSIGN_OR_RETURN(DecodedWindow decoded, Decode(features, builder, *window));
     ASSIGN_OR_RETURN(
         std::vector<TranscriptSegment> segments,

@@ -106,6 +106,12 @@ struct TranscribeOptions {
   // several the one that was heard first.
   double language_detection_threshold = 0.5;
   int64_t language_detection_segments = 1;
+  // Each window has the language that is detected in it, if that has more than
+  // the threshold's probability, or else that of the window before it: of the
+  // first window `language`, or the one detected as without this. With
+  // batch_size the window before a chunk is the first one of the chunk before.
+  // Segments tell their language. Needs a multilingual model.
+  bool multilingual = false;
 
   // Segments have words with their times and probabilities, by the attention of
   // the decoder's alignment heads. Times of segments are those of their words,
@@ -129,7 +135,7 @@ struct TranscribeProgress {
   // All of the audio; with batch_size as its header says (AudioFormat), or what
   // was heard of it so far if that is more.
   double duration = 0;
-  const std::string& language;
+  const std::string& language;  // Transcript::language
   double language_probability = 1;
 };
 

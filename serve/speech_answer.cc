@@ -23,9 +23,9 @@ json::object UsageOf(const Transcript& transcript) {
 }
 
 // "english", as OpenAI's API names it; the code if it has no name.
-std::string LanguageName(const Transcript& transcript) {
-  const std::string_view name = EnglishNameOf(transcript.language);
-  if (name.empty()) return transcript.language;
+std::string LanguageName(const std::string& code) {
+  const std::string_view name = EnglishNameOf(code);
+  if (name.empty()) return code;
   return absl::AsciiStrToLower(ToAbsl(name));
 }
 
@@ -47,7 +47,12 @@ std::string WriteVerbose(const Transcript& transcript, const SpeechCall& call) {
   json::object answer = ToJson(transcript);
   answer["task"] =
       call.options.task == SpeechTask::kTranslate ? "translate" : "transcribe";
-  answer["language"] = LanguageName(transcript);
+  answer["language"] = LanguageName(transcript.language);
+  for (size_t i = 0; i < transcript.segments.size(); ++i) {
+    const std::string& language = transcript.segments[i].language;
+    if (language.empty()) continue;
+    answer["segments"].at(i).as_object()["language"] = LanguageName(language);
+  }
   answer["text"] = StripSpace(transcript.text);
   if (call.has_words) {
     answer["words"] = WordsOf(answer["segments"].as_array());
@@ -102,11 +107,14 @@ std::string SpeechDeltas::Add(const TranscriptSegment& segment) {
   if (text.size() <= num_sent_) return "";
   const std::string_view delta =
       text.substr(std::exchange(num_sent_, text.size()));
-  return EventOf(
-      {{"type", "transcript.text.delta"},
-       {"delta", delta},
-       {"segment",
-        {{"id", segment.id}, {"start", segment.start}, {"end", segment.end}}}});
+  json::object sent = {
+      {"id", segment.id}, {"start", segment.start}, {"end", segment.end}};
+  if (!segment.language.empty()) {
+    sent["language"] = LanguageName(segment.language);
+  }
+  return EventOf({{"type", "transcript.text.delta"},
+                  {"delta", delta},
+                  {"segment", std::move(sent)}});
 }
 
 std::string WriteSpeechDone(const Transcript& transcript) {

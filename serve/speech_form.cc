@@ -279,7 +279,6 @@ absl::Status Unsupported(const SpeechField& field, SpeechCall*) {
 }
 constexpr const char* kNone = "";
 constexpr const char* kAuto = "auto";
-constexpr const char* kFalse = "false";
 constexpr const char* kOne = "1";
 
 struct FieldEntry {
@@ -332,6 +331,7 @@ constexpr FieldEntry kFields[] = {
      Number<&Options::language_detection_threshold>},
     {"language_detection_segments",
      Integer<&Options::language_detection_segments>},
+    {"multilingual", Bool<&Options::multilingual>},
     {"num_alternatives", Integer<&Options::num_alternatives>},
     {"vad_filter", VadFilter},
     {"vad_threshold", VadNumber<&VadOptions::threshold>},
@@ -347,7 +347,6 @@ constexpr FieldEntry kFields[] = {
     // Fields of OpenAI's and others' that ask for what there is not.
     {"known_speaker_names", Unsupported<kNone>, true},
     {"known_speaker_references", Unsupported<kNone>, true},
-    {"multilingual", Unsupported<kFalse>},
     {"n", Unsupported<kOne>},
 };
 

@@ -32,6 +32,7 @@ struct TranscriptSegment {
   double avg_logprob = 0;        // nats a token, the end included
   double compression_ratio = 0;  // speech/whisper_fallback.h
   double no_speech_prob = 0;
+  std::string language = {};  // its code, if each window has its own
   // If requested.
   std::optional<std::vector<TranscriptWord>> words = {};
 };

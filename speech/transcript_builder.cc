@@ -49,6 +49,7 @@ void TranscriptBuilder::AddPrevious(std::span<const TokenId> tokens) {
 }
 
 absl::StatusOr<bool> TranscriptBuilder::AddWordsTo(CutWindow& cut,
+                                                   std::string_view language,
                                                    const AlignFunction& align) {
   std::vector<TokenId> text;
   for (const WindowSegment& segment : cut.segments) {
@@ -60,8 +61,7 @@ absl::StatusOr<bool> TranscriptBuilder::AddWordsTo(CutWindow& cut,
     ASSIGN_OR_RETURN(const TokenTimes times, align(text));
     AddWords(
         *options_.words, whisper_,
-        TimeWords(SplitIntoWords(tokenizer_, text, options_.words->has_spaces),
-                  times),
+        TimeWords(SplitIntoWords(tokenizer_, text, HasSpaces(language)), times),
         window_.first, last_speech_, cut.segments);
   }
   const double begin = static_cast<double>(window_.first) / 100;
@@ -107,7 +107,8 @@ absl::StatusOr<std::vector<TranscriptSegment>> TranscriptBuilder::Add(
   CutWindow cut = CutIntoSegments(decoded.tokens, whisper_, seek, window_.size);
   seek_ = seek + cut.num_frames;
   if (options_.words) {
-    ASSIGN_OR_RETURN(const bool is_done, AddWordsTo(cut, align));
+    ASSIGN_OR_RETURN(const bool is_done,
+                     AddWordsTo(cut, decoded.language, align));
     if (!is_done) return segments;
   }
   auto id = static_cast<int64_t>(transcript_.segments.size());
@@ -130,6 +131,7 @@ absl::StatusOr<std::vector<TranscriptSegment>> TranscriptBuilder::Add(
                         .avg_logprob = decoded.quality.avg_logprob,
                         .compression_ratio = decoded.quality.compression_ratio,
                         .no_speech_prob = decoded.no_speech_prob});
+    if (options_.has_languages) segments.back().language = decoded.language;
     if (options_.words) segments.back().words = std::move(segment.words);
   }
   if (!options_.condition_on_previous_text ||

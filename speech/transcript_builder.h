@@ -17,6 +17,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -43,6 +44,7 @@ struct DecodedWindow {
   DecodedQuality quality = {};
   double temperature = 0;
   double no_speech_prob = 0;
+  std::string language = {};                             // its code
   std::vector<TranscriptAlternative> alternatives = {};  // if requested
 };
 
@@ -55,6 +57,7 @@ struct TranscriptBuilderOptions {
   bool condition_on_previous_text = true;
   // ... but not after one that was decoded at a higher temperature.
   double prompt_reset_on_temperature = 0.5;
+  bool has_languages = false;  // segments tell that of their window
   // Set: segments have words.
   std::optional<WordOptions> words = std::nullopt;
   // Seconds of silence around segments that may have been invented, which are
@@ -98,7 +101,8 @@ class TranscriptBuilder {
   // Gives segments words, removes some, and sets seek_ and last_speech_. False
   // if the window is heard again.
   // Errors: those of `align`.
-  absl::StatusOr<bool> AddWordsTo(CutWindow& cut, const AlignFunction& align);
+  absl::StatusOr<bool> AddWordsTo(CutWindow& cut, std::string_view language,
+                                  const AlignFunction& align);
   // Drops other marks, which a model may write by mistake: prompts have none.
   void AddPrevious(std::span<const TokenId> tokens);
 

@@ -1,6 +1,5 @@
 // The formats of a transcript's file, byte for byte those that openai/whisper
-// writes of the same segments; its json has `windows` besides if alternatives
-// were requested.
+// writes of the same segments, but for what transcript_json.h adds.
 //
 // Thread safety: functions without state.
 // Source: openai/whisper, whisper/utils.py.

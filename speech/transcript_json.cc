@@ -40,6 +40,7 @@ json::object JsonOf(const TranscriptSegment& segment) {
                          {"avg_logprob", segment.avg_logprob},
                          {"compression_ratio", segment.compression_ratio},
                          {"no_speech_prob", segment.no_speech_prob}};
+  if (!segment.language.empty()) object["language"] = segment.language;
   if (segment.words) {
     object["start"] = Hundredths(segment.start);
     object["end"] = Hundredths(segment.end);

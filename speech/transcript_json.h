@@ -1,5 +1,5 @@
-// A transcript as JSON, with the fields of openai/whisper's files, and
-// `windows` if alternatives were requested.
+// A transcript as JSON, with the fields of openai/whisper's files, `language`
+// in segments that tell theirs, and `windows` if alternatives were requested.
 //
 // Thread safety: a function without state.
 #pragma once

@@ -26,7 +26,6 @@ inline constexpr std::string_view kAppendPunctuations =
     "\"'.。,，!！?？:：”)]}、";
 
 struct WordOptions {
-  bool has_spaces = true;  // HasSpaces of the language
   // A part of the first is of the word after it, a part of the second of the
   // word before.
   std::string prepend_punctuations{kPrependPunctuations};

@@ -20,8 +20,11 @@ namespace espalier::testing {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::ContainsRegex;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::StartsWith;
 
@@ -257,6 +260,31 @@ TEST_F(TranscribeTest, HasOptionsByTheNamesOfOthers) {
   EXPECT_EQ(value.at("language"), "de");
   EXPECT_EQ(value.at("windows").at(0).at("alternatives").as_array().size(), 3);
   EXPECT_EQ(value.at("windows").at(0).at("start").to_number<double>(), 0.5);
+}
+
+TEST_F(TranscribeTest, SegmentsTellTheirLanguagesWhereEachWindowHasItsOwn) {
+  const std::string audio = Audio("a.wav", 2.2);
+  const auto languages = [&](const std::string& threshold) {
+    const ProgramRun run =
+        Run({audio, "-f", "json", "--multilingual", "True", "--language",
+             "Thai", "--language_detection_threshold", threshold});
+    EXPECT_EQ(run.exit_code, 0) << run.err;
+    const json::value value = ParseLines(run.out)[0];
+    EXPECT_EQ(value.at("language"), "th");
+    std::set<std::string> found;
+    for (const json::value& segment : value.at("segments").as_array()) {
+      found.emplace(segment.at("language").as_string());
+    }
+    return found;
+  };
+  EXPECT_THAT(languages("1"), ElementsAre("th"));
+  EXPECT_THAT(languages("0"), AllOf(Not(IsEmpty()), Not(Contains("th"))));
+  const WhisperDirectory english({.is_multilingual = false});
+  const ProgramRun refused = RunEspalier(
+      {"transcribe", "-m", english.path(), audio, "--multilingual", "true"});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("--multilingual must be false for an "
+                                     "English model, got true"));
 }
 
 TEST_F(TranscribeTest, SaysThatClipsAreBehindTheAudio) {

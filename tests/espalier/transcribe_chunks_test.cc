@@ -9,6 +9,7 @@
 #include <functional>
 #include <new>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <vector>
@@ -75,6 +76,48 @@ TEST(TranscribeChunksTest, TakesTranscriptsInOrder) {
     EXPECT_LE(most, std::min<int64_t>(num_at_once, kNumChunks));
     EXPECT_EQ(running, 0);
   }
+}
+
+// Whichever chunk comes first.
+TEST(ChunkLanguagesTest, AChunkWithoutALanguageHasThatOfTheChunkBefore) {
+  std::vector<NaturalLanguage> all(kNumChunks + 1);
+  for (const bool is_forward : {false, true}) {
+    for (const int period : {1, 3, 7, kNumChunks + 1}) {
+      ChunkLanguages languages(&all[kNumChunks]);
+      std::vector<const NaturalLanguage*> resolved(kNumChunks);
+      {
+        std::vector<std::jthread> threads;
+        for (int i = 0; i < kNumChunks; ++i) {
+          const int chunk = is_forward ? i : kNumChunks - 1 - i;
+          threads.emplace_back([&, chunk] {
+            const auto language = languages.Resolve(
+                chunk, chunk % period == period - 1 ? &all[chunk] : nullptr,
+                {});
+            EXPECT_OK(language.status());
+            resolved[chunk] = *language;
+          });
+        }
+      }
+      const NaturalLanguage* expected = &all[kNumChunks];
+      for (int chunk = 0; chunk < kNumChunks; ++chunk) {
+        if (chunk % period == period - 1) expected = &all[chunk];
+        EXPECT_EQ(resolved[chunk], expected) << chunk << " " << period;
+      }
+    }
+  }
+}
+
+TEST(ChunkLanguagesTest, AStopEndsTheWaitForTheChunkBefore) {
+  const NaturalLanguage language;
+  ChunkLanguages languages(&language);
+  std::stop_source stop;
+  std::jthread stopper([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    stop.request_stop();
+  });
+  EXPECT_THAT(languages.Resolve(1, nullptr, stop.get_token()).status(),
+              StatusIs(absl::StatusCode::kCancelled, ::testing::_));
+  EXPECT_OK(languages.Resolve(1, &language, stop.get_token()).status());
 }
 
 TEST(TranscribeChunksTest, WithoutChunksThereIsNothingToTake) {

@@ -147,14 +147,18 @@ TEST_F(TranscriberTest, ResultsDoNotDependOnWhatElseRuns) {
 }
 
 TEST_F(TranscriberTest, TheEncoderReadsEachWindowOnce) {
-  const Transcriber transcriber = Load();
-  const auto transcript = transcriber.TranscribeFile(Audio(6), Lively());
-  ASSERT_OK(transcript.status());
-  const GeneratorStats stats = transcriber.generator()->Stats();
-  const auto num_windows = static_cast<int64_t>(transcript->windows.size());
-  EXPECT_GT(stats.num_requests, 2 * num_windows);  // some were decoded again
-  EXPECT_EQ(stats.num_queried_tokens - stats.num_cached_tokens,
-            num_windows * kSmallWindow / 2);
+  for (const bool multilingual : {false, true}) {
+    const Transcriber transcriber = Load();
+    TranscribeOptions options = Lively();
+    options.multilingual = multilingual;
+    const auto transcript = transcriber.TranscribeFile(Audio(6), options);
+    ASSERT_OK(transcript.status());
+    const GeneratorStats stats = transcriber.generator()->Stats();
+    const auto num_windows = static_cast<int64_t>(transcript->windows.size());
+    EXPECT_GT(stats.num_requests, 2 * num_windows);  // some were decoded again
+    EXPECT_EQ(stats.num_queried_tokens - stats.num_cached_tokens,
+              num_windows * kSmallWindow / 2);
+  }
 }
 
 TEST_F(TranscriberTest, SamplesDependOnTheSeedAlone) {
@@ -283,6 +287,59 @@ TEST_F(TranscriberTest, TheLanguageOfMostWindowsIsTaken) {
   }
   EXPECT_GT(num_majorities, 0);
   EXPECT_GT(num_ties, 0);
+}
+
+// Each window is as it is alone in its language: its own if that is likely
+// enough, and else that of the window before.
+TEST_F(TranscriberTest, EachWindowHasItsLanguage) {
+  const Transcriber transcriber = Load();
+  const std::string path = Audio(8.4);
+  TranscribeOptions options = Lively();
+  options.condition_on_previous_text = false;
+  const auto transcribe = [&](const TranscribeOptions& asked) {
+    auto transcript = transcriber.TranscribeFile(path, asked);
+    EXPECT_OK(transcript.status());
+    return *std::move(transcript);
+  };
+  int num_kept = 0;
+  std::set<std::string> languages;
+  for (const double threshold : {0.0, 0.15, 1.0}) {
+    for (const std::string given : {"", "de"}) {
+      options.language = given;
+      options.multilingual = true;
+      options.language_detection_threshold = threshold;
+      const Transcript all = transcribe(options);
+      EXPECT_EQ(all.language, given.empty() ? transcribe({}).language : given);
+      ASSERT_GE(all.windows.size(), 9u);
+      std::string language = all.language;
+      auto segment = all.segments.begin();
+      for (const TranscriptWindow& window : all.windows) {
+        TranscribeOptions alone = options;
+        alone.multilingual = false;
+        alone.clip_timestamps = {window.start, window.end};
+        alone.language = "";
+        const Transcript detected = transcribe(alone);
+        const bool is_sure = detected.language_probability > threshold;
+        num_kept += !is_sure && detected.language != language;
+        if (is_sure) language = detected.language;
+        languages.insert(language);
+        alone.language = language;
+        for (const TranscriptSegment& expected : transcribe(alone).segments) {
+          if (expected.seek != window.seek) break;  // the clip's rest
+          ASSERT_NE(segment, all.segments.end());
+          EXPECT_EQ(segment->language, language);
+          EXPECT_EQ(segment->tokens, expected.tokens);
+          EXPECT_EQ(segment->start, expected.start);
+          EXPECT_EQ(segment->avg_logprob, expected.avg_logprob);
+          EXPECT_EQ(expected.language, "");
+          ++segment;
+        }
+      }
+      EXPECT_EQ(segment, all.segments.end());
+    }
+  }
+  EXPECT_GT(num_kept, 0);
+  EXPECT_GE(languages.size(), 4u);
 }
 
 TEST_F(TranscriberTest, KeepsTheBestHypothesesOfAWindow) {
@@ -571,6 +628,11 @@ TEST(EnglishTranscriberTest, HasOneLanguage) {
       transcriber->TranscribeFile(path, options).status(),
       StatusIs(kInvalid,
                "task must be transcribe for an English model, got translate"));
+  options = {.multilingual = true};
+  EXPECT_THAT(transcriber->TranscribeFile(path, options).status(),
+              StatusIs(kInvalid,
+                       "multilingual must be false for an English model, got "
+                       "true"));
 }
 
 TEST(LoadTranscriberTest, NeedsAWhisperModel) {

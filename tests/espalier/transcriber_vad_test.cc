@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -66,6 +67,36 @@ class TranscriberVadTest : public ::testing::Test {
                 0.5);
   }
 
+  // Returns the spans of the chunks that an audio has.
+  std::vector<std::vector<SpeechSpan>> ChunksOf(
+      const std::vector<float>& samples) const {
+    std::vector<float> probabilities;
+    VoiceActivityStream stream(*options_.voice_activity);
+    stream.Push(samples, &probabilities);
+    stream.Finish(&probabilities);
+    std::vector<std::vector<SpeechSpan>> chunks;
+    int64_t size = 0;  // the last one's
+    for (const SpeechSpan& span :
+         FindSpeech(probabilities, std::ssize(samples), options_.vad_options)) {
+      size += span.end - span.first;
+      if (chunks.empty() || size > kSmallWindow * 160) {
+        chunks.emplace_back();
+        size = span.end - span.first;
+      }
+      chunks.back().push_back(span);
+    }
+    return chunks;
+  }
+  static std::vector<float> SpeechOf(const std::vector<float>& samples,
+                                     const std::vector<SpeechSpan>& spans) {
+    std::vector<float> speech;
+    for (const SpeechSpan& span : spans) {
+      speech.insert(speech.end(), samples.begin() + span.first,
+                    samples.begin() + span.end);
+    }
+    return speech;
+  }
+
   const WhisperDirectory model_;
   const ScratchDirectory files_;
   std::unique_ptr<Transcriber> transcriber_;
@@ -82,11 +113,7 @@ TEST_F(TranscriberVadTest, WordsAreInTheSpansOfSpeech) {
   stream.Finish(&probabilities);
   const SpeechTimes times(
       FindSpeech(probabilities, std::ssize(samples), options_.vad_options));
-  std::vector<float> speech;
-  for (const SpeechSpan& span : times.spans()) {
-    speech.insert(speech.end(), samples.begin() + span.first,
-                  samples.begin() + span.end);
-  }
+  const std::vector<float> speech = SpeechOf(samples, times.spans());
   options_.word_timestamps = true;
   TranscribeOptions plain = options_;
   plain.voice_activity = nullptr;
@@ -144,11 +171,7 @@ TEST_F(TranscriberVadTest, SpeechAloneIsTranscribedWithTheAudiosTimes) {
   const SpeechTimes times(
       FindSpeech(probabilities, std::ssize(samples), options_.vad_options));
   ASSERT_EQ(times.spans().size(), 2u);
-  std::vector<float> speech;
-  for (const SpeechSpan& span : times.spans()) {
-    speech.insert(speech.end(), samples.begin() + span.first,
-                  samples.begin() + span.end);
-  }
+  const std::vector<float> speech = SpeechOf(samples, times.spans());
 
   TranscribeOptions plain = options_;
   plain.voice_activity = nullptr;
@@ -206,23 +229,9 @@ TEST_F(TranscriberVadTest, ChunksAreTranscribedIndependently) {
   options_.num_alternatives = 2;
   options_.initial_prompt = "Hello world";
   options_.vad_options = {.min_silence_duration_ms = 160, .speech_pad_ms = 50};
-  std::vector<float> probabilities;
-  VoiceActivityStream stream(*options_.voice_activity);
   const std::vector<float> all = Join({samples, Silence(1)});
-  stream.Push(all, &probabilities);
-  stream.Finish(&probabilities);
-  std::vector<std::vector<SpeechSpan>> groups;
-  int64_t size = 0;  // the last one's
-  for (const SpeechSpan& span :
-       FindSpeech(probabilities, std::ssize(all), options_.vad_options)) {
-    size += span.end - span.first;
-    if (groups.empty() || size > kSmallWindow * 160) {
-      groups.emplace_back();
-      size = span.end - span.first;
-    }
-    groups.back().push_back(span);
-  }
-  ASSERT_GE(groups.size(), 4u);
+  const std::vector<std::vector<SpeechSpan>> chunks = ChunksOf(all);
+  ASSERT_GE(chunks.size(), 4u);
 
   options_.batch_size = 1;
   const auto expected = transcriber_->TranscribeFile(whole, options_);
@@ -238,12 +247,8 @@ TEST_F(TranscriberVadTest, ChunksAreTranscribedIndependently) {
   std::string text;
   size_t segment = 0;
   int64_t before = 0;
-  for (const std::vector<SpeechSpan>& spans : groups) {
-    std::vector<float> speech;
-    for (const SpeechSpan& span : spans) {
-      speech.insert(speech.end(), all.begin() + span.first,
-                    all.begin() + span.end);
-    }
+  for (const std::vector<SpeechSpan>& spans : chunks) {
+    const std::vector<float> speech = SpeechOf(all, spans);
     plain.seed = static_cast<uint64_t>(before / 160 * 3);
     before += std::ssize(speech);
     const auto alone =
@@ -288,6 +293,77 @@ TEST_F(TranscriberVadTest, ChunksAreTranscribedIndependently) {
       EXPECT_DOUBLE_EQ(seconds, expected->duration);
     }
   }
+}
+
+// A chunk in which no language is likely enough has that of the chunk before,
+// however many are transcribed at a time.
+TEST_F(TranscriberVadTest, ChunksHaveTheirLanguages) {
+  std::vector<float> samples;
+  for (int i = 0; i < 8; ++i) {
+    std::vector<float> speech = Tone(0.5 + 0.05 * i);
+    const std::vector<float> other =
+        Sine(200 + 450 * (i * 5 % 8), kSpeechRate,
+             static_cast<int>(speech.size()), 0.05 * i);
+    for (size_t j = 0; j < speech.size(); ++j) speech[j] += other[j];
+    samples = Join({samples, Silence(0.7), speech});
+  }
+  samples = Join({samples, Silence(1)});
+  const std::string path = Write("whole.wav", samples);
+  options_.vad_options = {.min_silence_duration_ms = 160, .speech_pad_ms = 50};
+  options_.temperature = {0};
+  options_.multilingual = true;
+  const std::vector<std::vector<SpeechSpan>> chunks = ChunksOf(samples);
+  ASSERT_GE(chunks.size(), 6u);
+  const auto transcribe = [&](const std::string& file,
+                              const TranscribeOptions& options) {
+    auto transcript = transcriber_->TranscribeFile(file, options);
+    EXPECT_OK(transcript.status());
+    return *std::move(transcript);
+  };
+  // A chunk alone.
+  TranscribeOptions alone = options_;
+  alone.voice_activity = nullptr;
+  alone.multilingual = false;
+  alone.without_timestamps = true;
+  int num_kept = 0;
+  std::set<std::string> languages;
+  for (const double threshold : {0.0, 0.15, 1.0}) {
+    options_.language_detection_threshold = threshold;
+    for (const bool without_timestamps : {false, true}) {
+      options_.without_timestamps = without_timestamps;
+      options_.batch_size = 1;
+      const Transcript expected = transcribe(path, options_);
+      for (const int64_t batch_size : {2, 3, 256}) {
+        options_.batch_size = batch_size;
+        EXPECT_EQ(FormatTranscript(transcribe(path, options_),
+                                   TranscriptFormat::kJson),
+                  FormatTranscript(expected, TranscriptFormat::kJson));
+      }
+      // With times a chunk may be several windows.
+      if (!without_timestamps) continue;
+      std::string language = expected.language;
+      auto segment = expected.segments.begin();
+      for (const std::vector<SpeechSpan>& spans : chunks) {
+        const std::string chunk = Write("chunk.wav", SpeechOf(samples, spans));
+        alone.language = "";
+        const Transcript detected = transcribe(chunk, alone);
+        const bool is_sure = detected.language_probability > threshold;
+        num_kept += !is_sure && detected.language != language;
+        if (is_sure) language = detected.language;
+        languages.insert(language);
+        alone.language = language;
+        for (const TranscriptSegment& one : transcribe(chunk, alone).segments) {
+          ASSERT_NE(segment, expected.segments.end());
+          EXPECT_EQ(segment->language, language);
+          EXPECT_EQ(segment->tokens, one.tokens);
+          ++segment;
+        }
+      }
+      EXPECT_EQ(segment, expected.segments.end());
+    }
+  }
+  EXPECT_GT(num_kept, 0);
+  EXPECT_GE(languages.size(), 2u);
 }
 
 TEST_F(TranscriberVadTest, ChunksEndWhenTheCallerSays) {

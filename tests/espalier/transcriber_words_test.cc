@@ -128,6 +128,33 @@ TEST_F(TranscriberWordsTest, WordsSpellTheTextAndAreInTheAudio) {
   EXPECT_GT(num_words, 100u);
 }
 
+TEST_F(TranscriberWordsTest, WordsAreTimedInTheWindowsLanguage) {
+  const WhisperDirectory model;
+  const Transcriber transcriber = LoadModel(model);
+  for (const int seed : {1, 2, 3}) {
+    TranscribeOptions options = WithWords();
+    options.num_alternatives = 0;
+    options.clip_timestamps = {0, 1};
+    options.language_detection_threshold = 0;
+    const std::string path = NoiseFile(1, seed);
+    const auto detected = transcriber.TranscribeFile(path, options);
+    ASSERT_OK(detected);
+    options.language = detected->language == "de" ? "fr" : "de";
+    options.multilingual = true;
+    auto of_window = transcriber.TranscribeFile(path, options);
+    ASSERT_OK(of_window);
+    ASSERT_THAT(of_window->segments, Not(IsEmpty()));
+    for (size_t i = 0; i < of_window->segments.size(); ++i) {
+      TranscriptSegment& segment = of_window->segments[i];
+      if (segment.seek > 0) break;
+      EXPECT_EQ(std::exchange(segment.language, ""), detected->language);
+      ASSERT_LT(i, detected->segments.size());
+      EXPECT_EQ(JsonOf({.segments = {segment}}),
+                JsonOf({.segments = {detected->segments[i]}}));
+    }
+  }
+}
+
 TEST_F(TranscriberWordsTest, WithoutThemNothingChanges) {
   const WhisperDirectory model;
   const Transcriber transcriber = LoadModel(model);

@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "espalier/transcriber.h"
 #include "speech/transcript_json.h"
 #include "tests/few_cases.h"
@@ -30,6 +31,7 @@
 #include "tests/speech/tone_network.h"
 #include "tests/speech/wav_file.h"
 #include "tests/whisper_directory.h"
+#include "text/tokenizer/language_names.h"
 
 namespace espalier::serve {
 namespace {
@@ -375,6 +377,43 @@ TEST_F(SpeechCallsTest, EachFieldReachesItsOption) {
   EXPECT_GE(answers.size(), testing::Cases(15u, 8u));
 }
 
+TEST_F(SpeechCallsTest, SegmentsTellTheirLanguagesWhereEachWindowHasItsOwn) {
+  Serve();
+  const std::string audio = Speech(4.5);
+  const Transcript heard = Heard(audio, {.temperature = {0},
+                                         .language_detection_threshold = 0.1,
+                                         .multilingual = true});
+  const Fields fields = {{"file", audio},
+                         {"temperatures", "0"},
+                         {"multilingual", "True"},
+                         {"language_detection_threshold", "0.1"}};
+  Fields verbose = fields;
+  verbose.emplace_back("response_format", "verbose_json");
+  const json::object answer = JsonOf(verbose);
+  Fields stream = fields;
+  stream.emplace_back("stream", "true");
+  const Events events = ReadEvents(BodyOf(stream));
+  std::set<std::string> languages;
+  const json::array& segments = answer.at("segments").as_array();
+  ASSERT_EQ(segments.size(), heard.segments.size());
+  for (size_t i = 0; i < segments.size(); ++i) {
+    EXPECT_EQ(segments[i].at("text"), json::value(heard.segments[i].text));
+    const std::string name = absl::AsciiStrToLower(
+        ToAbsl(EnglishNameOf(heard.segments[i].language)));
+    EXPECT_EQ(segments[i].at("language"), json::value(name));
+    languages.insert(name);
+    if (i + 1 < events.all.size()) {
+      const json::value& sent = events.all[i].at("segment");
+      EXPECT_EQ(sent.at("language"),
+                segments.at(sent.at("id").as_int64()).at("language"));
+    }
+  }
+  EXPECT_GE(languages.size(), 2u);
+  verbose[2].second = "false";
+  EXPECT_THAT(WriteJson(JsonOf(verbose).at("segments")),
+              Not(HasSubstr("\"language\"")));
+}
+
 TEST_F(SpeechCallsTest, TranslationsAreIntoEnglish) {
   Serve();
   const std::string audio = Speech(1.8);
@@ -390,6 +429,8 @@ TEST_F(SpeechCallsTest, EnglishModelsDoNotTranslate) {
   const std::string audio = Speech(1);
   ExpectRefused({{"file", audio}}, "model", "must be multilingual to translate",
                 kTranslations);
+  ExpectRefused({{"file", audio}, {"multilingual", "true"}}, "multilingual",
+                "multilingual must be false for an English model, got true");
   const json::object answer =
       JsonOf({{"file", audio}, {"response_format", "verbose_json"}});
   EXPECT_EQ(answer.at("language"), "english");

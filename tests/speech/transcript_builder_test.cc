@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,6 +15,7 @@ namespace espalier {
 namespace {
 
 using namespace ::espalier::testing;  // NOLINT
+using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
 constexpr int kMaxPrevious = 223;
@@ -118,6 +120,48 @@ TEST(TranscriptBuilderTest, MarksSilentWindowsAndKeepsAlternatives) {
   EXPECT_EQ(transcript->windows[1].end, 35);
   ASSERT_EQ(transcript->segments.size(), 1u);
   EXPECT_EQ(transcript->segments[0].text, transcript->text);
+}
+
+// Words end where those of its window's language do.
+TEST(TranscriptBuilderTest, WordsAreThoseOfTheWindowsLanguage) {
+  const WhisperText whisper = LoadWhisperText();
+  const auto tokens = whisper.tokenizer->Encode(" Hello Qzxq");
+  ASSERT_OK(tokens);
+  for (const bool has_languages : {false, true}) {
+    TranscriptBuilder builder(
+        *whisper.tokenizer, whisper.tokens,
+        PreviousText({}, false, {}, kMaxPrevious),
+        {.clips = {{0, 9000}},
+         .has_languages = has_languages,
+         .words = WordOptions{.prepend_punctuations = "",
+                              .append_punctuations = ""}});
+    for (const std::string language : {"ja", "en", "th"}) {
+      ASSERT_TRUE(builder.Next().has_value());
+      const auto segments = builder.Add(
+          {.tokens = *tokens, .language = language},
+          [](std::span<const TokenId> text) -> absl::StatusOr<TokenTimes> {
+            TokenTimes times = {.steps = {0}};
+            for (size_t i = 0; i < text.size(); ++i) {
+              times.steps.push_back(static_cast<int>(i + 1) * 1500 /
+                                    static_cast<int>(text.size()));
+              times.probabilities.push_back(1);
+            }
+            return times;
+          });
+      ASSERT_OK(segments);
+      ASSERT_EQ(segments->size(), 1u);
+      EXPECT_EQ(segments->front().language, has_languages ? language : "");
+      std::vector<std::string> words;
+      for (const TranscriptWord& word : *segments->front().words) {
+        words.push_back(word.word);
+      }
+      if (language == "en") {
+        EXPECT_THAT(words, ElementsAre(" Hello", " Qzxq"));
+      } else {
+        EXPECT_GT(words.size(), 2u);
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -203,7 +203,8 @@ void AddTextOptions(CLI::App* command, TranscribeOptions* options) {
   command
       ->add_option("-l,--language", options->language,
                    "that is spoken: a code or an English name, such as de or "
-                   "German; default: detected")
+                   "German; default: detected. With --multilingual true that "
+                   "of the beginning")
       ->option_text("LANGUAGE")
       ->group(kText);
   command
@@ -264,7 +265,12 @@ void AddTextOptions(CLI::App* command, TranscribeOptions* options) {
                   &options->language_detection_threshold),
         AddCount(command, "--language-detection-segments",
                  "windows that are listened to until then; default 1", 1,
-                 &options->language_detection_segments)}) {
+                 &options->language_detection_segments),
+        AddBool(command, "--multilingual",
+                "detect the language of each window; where none is likelier "
+                "than the threshold it is that of the window before. Segments "
+                "in json tell it; default false",
+                &options->multilingual)}) {
     option->group(kText);
   }
 }

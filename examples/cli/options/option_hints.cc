@@ -44,8 +44,6 @@ constexpr OtherProgram kOtherOptions[] = {
     {"--vad-parameters", "--vad-threshold"},
     {"--vad", "--vad-model"},
     {"--batch", "--vad-model", "did you mean --batch-size?"},
-    {"--multilingual", "--clip-timestamps",
-     "one language is detected for a file"},
     {"--fp16", "--clip-timestamps",
      "leave it out: the CPU computes in float32; --weights int8 is faster"},
     {"--compute-type", "--weights"},

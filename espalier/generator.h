@@ -322,7 +322,7 @@ class Generator {
   // Returns the chat template of the model, loaded at the first call and owned
   // by this generator.
   // Errors: kFailedPrecondition if the model has no chat template, or no
-  // tokenizer; as ChatTemplate::Load.
+  // tokenizer; kInvalidArgument if it reads audio; as ChatTemplate::Load.
   absl::StatusOr<const ChatPrompts*> chat_prompts() const;
 
   // The catalogues that requests name, owned by this generator. What is put

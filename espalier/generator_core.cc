@@ -269,6 +269,15 @@ EngineRequest GeneratorCore::WithFinish(Request request,
                                 std::move(origin), advice()}};
 }
 
+absl::Status GeneratorCore::CheckReadsTokens() const {
+  const auto& encoder = description().encoder;
+  if (!encoder || !encoder->features) return absl::OkStatus();
+  return InvalidArgument(
+      parts_.directory.empty() ? "the model" : parts_.directory,
+      " reads audio, not texts or tokens: use Transcriber, espalier transcribe "
+      "or the server's /v1/audio/transcriptions");
+}
+
 absl::StatusOr<std::optional<TokenId>> GeneratorCore::FirstOutputOf(
     const Prompt& prompt) const {
   if (prompt.kind_ != Prompt::Kind::kText) return std::nullopt;
@@ -279,6 +288,7 @@ absl::StatusOr<std::optional<TokenId>> GeneratorCore::FirstOutputOf(
 
 absl::StatusOr<EngineRequest> GeneratorCore::Prepare(
     GenerationRequest from) const {
+  RETURN_IF_ERROR(CheckReadsTokens());
   const bool is_chat = from.prompt.kind_ == Prompt::Kind::kChat;
   Request request;
   ASSIGN_OR_RETURN(const std::optional<TokenId> first_output,
@@ -331,6 +341,7 @@ absl::StatusOr<ContinuationContext> GeneratorCore::ContextOf(
 }
 
 absl::StatusOr<EngineRequest> GeneratorCore::Prepare(ScoreRequest from) const {
+  RETURN_IF_ERROR(CheckReadsTokens());
   if (from.continuations.empty()) {
     return InvalidField("`continuations` must not be empty", Got("[]"));
   }
@@ -407,6 +418,7 @@ absl::StatusOr<std::vector<size_t>> GeneratorCore::TakeForcedBos(
 }
 
 absl::StatusOr<const ChatPrompts*> GeneratorCore::chat_prompts() {
+  RETURN_IF_ERROR(CheckReadsTokens());
   std::call_once(chat_flag_, [&] {
     chat_ = parts_.directory.empty()
                 ? FailedPrecondition("a model of your own has no chat template")

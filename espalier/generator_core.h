@@ -107,7 +107,7 @@ class GeneratorCore : public std::enable_shared_from_this<GeneratorCore> {
   absl::StatusOr<EngineRequest> Prepare(ScoreRequest request) const;
 
   // Loads the chat template at the first call.
-  // Errors: as ChatPrompts::Load.
+  // Errors: as ChatPrompts::Load and CheckReadsTokens.
   absl::StatusOr<const ChatPrompts*> chat_prompts();
 
   int64_t max_open() const { return max_open_; }
@@ -162,6 +162,9 @@ class GeneratorCore : public std::enable_shared_from_this<GeneratorCore> {
  private:
   // Throws where there is no thread, descriptor or memory to be had.
   absl::Status Start();
+  // Errors: kInvalidArgument if the model reads audio, naming its directory and
+  // what transcribes.
+  absl::Status CheckReadsTokens() const;
   // Returns the token that the prompt's template forces to come first.
   // Errors: as FindTemplate.
   absl::StatusOr<std::optional<TokenId>> FirstOutputOf(

@@ -513,11 +513,6 @@ absl::Status ErrorOfPrompt(const PromptRequest& request,
 absl::StatusOr<std::vector<PromptRequest>> MakePromptRequests(
     const openai::Call& call, ServedModel& model, const Caller& caller,
     const std::string& id, const NamedValues& resolved) {
-  if (model.transcriber.ok()) {
-    return openai::RefuseField(
-        "model", Concat("the model \"", model.name,
-                        "\" reads audio: /v1/audio/transcriptions takes it"));
-  }
   ASSIGN_OR_RETURN(std::vector<PromptRequest> requests,
                    MakeUnprepared(call, model, caller, id));
   for (PromptRequest& request : requests) {

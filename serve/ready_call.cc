@@ -36,7 +36,6 @@ absl::StatusOr<std::vector<PromptRequest>> MakePrompts(openai::Call* call,
     return InvalidField("`stream` must be false in a batch", Got("true"));
   }
   RETURN_IF_ERROR(CheckTruncated(*call, num_bytes));
-  RETURN_IF_ERROR(CheckServed(model, call->model));
   ASSIGN_OR_RETURN(const NamedValues resolved,
                    MakeDecoderPrompt(model.generator, call));
   std::string warning =
@@ -109,9 +108,10 @@ ReadyCall MakeReadyCall(openai::Api api, std::string_view body,
   }
   ready.call = *std::move(call);
   ready.call.tool_calls.format = model.tool_call_format;
-  const absl::Status constrained = openai::ConstrainToolCalls(&ready.call);
-  if (!constrained.ok()) {
-    ready.refusal = openai::ErrorOf(constrained, &ready.call);
+  absl::Status checked = CheckServesTexts(model, ready.call.model);
+  if (checked.ok()) checked = openai::ConstrainToolCalls(&ready.call);
+  if (!checked.ok()) {
+    ready.refusal = openai::ErrorOf(checked, &ready.call);
     return ready;
   }
   if (!ready.call.request_id.empty()) {

@@ -199,7 +199,7 @@ absl::StatusOr<std::shared_ptr<const ScoreCall>> ReadCall(
     std::string_view body, const openai::Limits& limits,
     const ServedModel& model) {
   ASSIGN_OR_RETURN(ScoreCall call, openai::ReadScoreCall(body, limits));
-  RETURN_IF_ERROR(CheckServed(model, call.model));
+  RETURN_IF_ERROR(CheckServesTexts(model, call.model));
   return std::make_shared<const ScoreCall>(std::move(call));
 }
 

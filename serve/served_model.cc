@@ -46,4 +46,14 @@ absl::Status CheckServed(const ServedModel& model, const std::string& named) {
                                       "\" is"));
 }
 
+absl::Status CheckServesTexts(const ServedModel& model,
+                              const std::string& named) {
+  RETURN_IF_ERROR(CheckServed(model, named));
+  const auto& encoder = model.generator.description().encoder;
+  if (!encoder || !encoder->features) return absl::OkStatus();
+  return openai::RefuseField(
+      "model", Concat("the model \"", model.name,
+                      "\" reads audio: /v1/audio/transcriptions takes it"));
+}
+
 }  // namespace espalier::serve

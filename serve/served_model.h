@@ -84,4 +84,10 @@ bool IsNameOf(const ServedModel& model, std::string_view name);
 // Errors: kNotFound naming both (openai::ModelNotFound).
 absl::Status CheckServed(const ServedModel& model, const std::string& named);
 
+// Checks that `named`, the model of a call of texts or tokens, is this one.
+// Errors: as CheckServed; kInvalidArgument if the model reads audio, naming it
+// and the route for that.
+absl::Status CheckServesTexts(const ServedModel& model,
+                              const std::string& named);
+
 }  // namespace espalier::serve

@@ -401,12 +401,22 @@ TEST_F(TranscribeTest, RefusesWhatItDoesNotHave) {
   expect_refused({}, "audio");
   EXPECT_THAT(RunEspalier({"transcribe", "--help"}).out,
               HasSubstr("default that of two"));
-  for (const char* const command : {"generate", "score", "batch"}) {
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"generate"},
+        {"generate", "--chat"},
+        {"generate", "--from", "en", "--to", "fr"},
+        {"score"},
+        {"batch"}}) {
+    std::vector<std::string> args = command;
+    args.insert(args.end(), {"-m", model_->path()});
     const ProgramRun text =
-        RunEspalier({command, "-m", model_->path()},
-                    "{\"prompt\": \"a\", \"continuations\": [\"b\"]}\n");
+        RunEspalier(args, "{\"prompt\": \"a\", \"continuations\": [\"b\"]}\n");
     EXPECT_EQ(text.exit_code, 2) << text.err;
-    EXPECT_THAT(text.err, HasSubstr("use espalier transcribe"));
+    EXPECT_THAT(text.err,
+                HasSubstr(Concat(
+                    model_->path(),
+                    " has a model of speech, which reads audio: use espalier "
+                    "transcribe, or serve's /v1/audio/transcriptions\n")));
   }
   const ProgramRun other =
       RunEspalier({"transcribe", "-m", ModelDirectory("en-fr"), audio});

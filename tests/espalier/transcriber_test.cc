@@ -645,5 +645,30 @@ TEST(LoadTranscriberTest, NeedsAWhisperModel) {
                        HasSubstr("put the model's tokenizer there")));
 }
 
+// Prompts, chats and scores.
+TEST(SpeechModelTest, TextsAreRefusedByTheModelsName) {
+  const WhisperDirectory model;
+  auto generator = Generator::Load(model.path(), {.num_threads = 1});
+  ASSERT_OK(generator.status());
+  const auto is_refused =
+      StatusIs(kInvalid, Concat(model.path(),
+                                " reads audio, not texts or tokens: use "
+                                "Transcriber, espalier transcribe or the "
+                                "server's /v1/audio/transcriptions"));
+  EXPECT_THAT(generator->Generate({.prompt = Prompt("a")}).status(),
+              is_refused);
+  EXPECT_THAT(
+      generator->Generate({.prompt = Prompt(std::vector<TokenId>{1, 2})})
+          .status(),
+      is_refused);
+  EXPECT_THAT(
+      generator->Generate({.prompt = Prompt::Templated("a", "fr-en")}).status(),
+      is_refused);
+  EXPECT_THAT(generator->chat_prompts().status(), is_refused);
+  EXPECT_THAT(generator->Score({.prompt = Prompt("a"), .continuations = {"b"}})
+                  .status(),
+              is_refused);
+}
+
 }  // namespace
 }  // namespace espalier

@@ -664,10 +664,6 @@ TEST_F(SpeechCallsTest, WhatIsNoAudioIsRefusedAsTheFile) {
 TEST_F(SpeechCallsTest, BodiesThatAreNoFormAreRefused) {
   Serve();
   EXPECT_EQ(Post(kTranscriptions, "{}").status, 415);
-  const RawResponse text = Post("/v1/completions", R"({"prompt": "a"})");
-  EXPECT_EQ(text.status, 400);
-  EXPECT_THAT(text.body,
-              HasSubstr("reads audio: /v1/audio/transcriptions takes it"));
   const auto send = [&](const std::string& form) {
     return Send(Concat("POST ", kTranscriptions,
                        " HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: "
@@ -679,6 +675,38 @@ TEST_F(SpeechCallsTest, BodiesThatAreNoFormAreRefused) {
   EXPECT_EQ(send("").status, 400);
   EXPECT_EQ(send("--b\r\nX: y\r\n\r\n\r\n--b--").status, 400);
   EXPECT_EQ(send(form).status, 200);
+}
+
+// Texts, chats and scores alike, whatever else they ask for.
+TEST_F(SpeechCallsTest, CallsOfTextsAreToldWhichRouteTakesAudio) {
+  Serve();
+  constexpr std::string_view kMessages =
+      R"("messages": [{"role": "user", "content": "a"}])";
+  constexpr std::string_view kTools =
+      R"("tools": [{"type": "function", "function": {"name": "f"}}])";
+  for (const auto& [path, body] :
+       {std::pair<std::string, std::string>("/v1/completions",
+                                            R"({"prompt": "a"})"),
+        {"/v1/completions", R"({"prompt": "a", "template": "fr-en"})"},
+        {"/v1/completions/render", R"({"prompt": "a"})"},
+        {"/v1/chat/completions", Concat("{", kMessages, "}")},
+        {"/v1/chat/completions", Concat("{", kMessages, ", ", kTools,
+                                        R"(, "tool_choice": "required"})")},
+        {"/v1/chat/completions/render", Concat("{", kMessages, "}")},
+        {"/v1/responses", R"({"input": "a"})"},
+        {"/inference/v1/generate", R"({"token_ids": [1, 2]})"},
+        {"/generative_scoring", R"({"query": "a", "items": ["b"]})"},
+        {"/generative_scoring",
+         R"({"query": [1], "items": [[2]], "label_token_ids": [3]})"}}) {
+    const RawResponse response = Post(path, body);
+    EXPECT_EQ(response.status, 400) << path;
+    const json::value error = ParseJson(response.body).value().at("error");
+    EXPECT_EQ(error.at("param"), "model") << path << body;
+    EXPECT_EQ(error.at("message"),
+              "the model \"toy\" reads audio: /v1/audio/transcriptions takes "
+              "it")
+        << path << body;
+  }
 }
 
 TEST_F(SpeechCallsTest, AModelThatIsNotServedIsNotFound) {

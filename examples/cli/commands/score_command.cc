@@ -380,11 +380,10 @@ absl::StatusOr<int> Score(const ScoreOptions& options) {
   }
   ASSIGN_OR_RETURN(const GeneratorOptions generator_options,
                    ReadGeneratorOptions(options.runtime));
+  RETURN_IF_ERROR(CheckReadsTokens(options.runtime.model));
   absl::StatusOr<Generator> generator =
       Generator::Load(options.runtime.model, generator_options);
   if (!generator.ok()) return LoadError(options.runtime, generator.status());
-  RETURN_IF_ERROR(
-      CheckReadsTokens(generator->description(), options.runtime.model));
   ASSIGN_OR_RETURN(const std::unique_ptr<Output> output, Output::Open("-"));
   ScoreRun run(options, *generator, *output);
   RETURN_IF_ERROR(reader == nullptr ? run.RunArguments()

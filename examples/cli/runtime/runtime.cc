@@ -19,6 +19,7 @@
 #include "examples/cli/output/loading_progress.h"
 #include "examples/cli/output/output.h"
 #include "model/model_directory.h"
+#include "model/transformer_config.h"
 #include "request/bad_words.h"
 #include "request/decoder_prompt.h"
 #include "request/param_fields.h"
@@ -133,9 +134,12 @@ absl::StatusOr<GeneratorOptions> ReadGeneratorOptions(
   return InBytes(options);
 }
 
-absl::Status CheckReadsTokens(const ModelDescription& model,
-                              const std::string& directory) {
-  if (!model.encoder || !model.encoder->features) return absl::OkStatus();
+absl::Status CheckReadsTokens(const std::string& directory) {
+  const absl::StatusOr<TransformerConfig> config =
+      ReadTransformerConfig(directory);
+  if (!config.ok() || !config->encoder || !config->encoder->feature_shape()) {
+    return absl::OkStatus();
+  }
   return InvalidArgument(directory, " has a model of speech, which reads ",
                          "audio: use espalier transcribe, or serve's ",
                          "/v1/audio/transcriptions");
@@ -190,6 +194,7 @@ absl::Status Runtime::LoadModel(const RuntimeOptions& options,
   directory_ = options.model;
   RETURN_IF_ERROR(
       Annotate(CheckModelDirectory(directory_), options.names.Of("model")));
+  RETURN_IF_ERROR(CheckReadsTokens(directory_));
   ASSIGN_OR_RETURN(
       defaults_,
       LoadModelDefaults(options.generator.generation_config, directory_));
@@ -206,8 +211,6 @@ absl::Status Runtime::LoadModel(const RuntimeOptions& options,
     RETURN_IF_ERROR(chat("--chat").status());
   }
   ASSIGN_OR_RETURN(backend_, LoadBackend(directory_, resolved));
-  RETURN_IF_ERROR(
-      CheckReadsTokens(backend_->steps()->description(), directory_));
   RETURN_IF_ERROR(CheckSplit());
   return FitDefaults(options.generator.generation_config,
                      backend_->steps()->description(), tokenizer_ != nullptr,

@@ -42,9 +42,10 @@ absl::Status InFlags(const absl::Status& error);
 absl::StatusOr<GeneratorOptions> ReadGeneratorOptions(
     const RuntimeOptions& options);
 
-// Errors: kInvalidArgument if the model reads audio, not texts or tokens.
-absl::Status CheckReadsTokens(const ModelDescription& model,
-                              const std::string& directory);
+// Finds out before its weights are loaded that a model reads audio, not texts
+// or tokens; loading it finds what is wrong with its files.
+// Errors: kInvalidArgument naming the directory and what transcribes.
+absl::Status CheckReadsTokens(const std::string& directory);
 
 // An error of loading a model, in the words of the program.
 absl::Status LoadError(const RuntimeOptions& options,

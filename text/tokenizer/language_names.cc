@@ -225,6 +225,11 @@ std::string_view BaseOf(std::string_view code) {
   return code.substr(0, code.find('_'));
 }
 
+// "_Hant"; empty if the code has one part.
+std::string_view SuffixOf(std::string_view code) {
+  return code.substr(std::min(code.find('_'), code.size()));
+}
+
 // Adds the parts of `list`.
 void AddParts(std::string_view list, char separator,
               std::vector<std::string_view>* parts) {
@@ -235,18 +240,27 @@ void AddParts(std::string_view list, char separator,
   }
 }
 
-// Calls `on_language` with those that `code` stands for.
+// Calls `on_language` with those that `code` stands for: those of its script,
+// if it names one that the language has.
 template <typename Function>
 void ForLanguages(std::string_view code, const Function& on_language) {
   const auto* const exact =
       std::ranges::find(kLanguageNames, code, &LanguageName::code);
   if (exact != std::end(kLanguageNames)) return on_language(*exact);
+  std::vector<const LanguageName*> found;
   for (const LanguageName& language : kLanguageNames) {
     std::vector<std::string_view> codes = {BaseOf(language.code)};
     AddParts(language.short_codes, ',', &codes);
     if (std::ranges::find(codes, BaseOf(code)) != codes.end()) {
-      on_language(language);
+      found.push_back(&language);
     }
+  }
+  const auto has_script = [&](const LanguageName* language) {
+    return SuffixOf(language->code) == SuffixOf(code);
+  };
+  const bool is_of_script = std::ranges::any_of(found, has_script);
+  for (const LanguageName* language : found) {
+    if (!is_of_script || has_script(language)) on_language(*language);
   }
 }
 
@@ -268,7 +282,8 @@ std::string_view EnglishNameOf(std::string_view code) {
     std::vector<std::string_view> names;
     AddParts(language.names, '|', &names);
     // The last of several is the least particular.
-    if (name.empty()) name = code == language.code ? names[0] : names.back();
+    const bool is_of_script = SuffixOf(code) == SuffixOf(language.code);
+    if (name.empty()) name = is_of_script ? names[0] : names.back();
   });
   return name;
 }

@@ -1,5 +1,6 @@
 // Names of the languages that multilingual translators know by codes:
-// "eng_Latn" of NLLB, "en" of M2M100, "en_XX" of mBART.
+// "eng_Latn" of NLLB, "en" of M2M100, "en_XX" of mBART, "zh_Hant" of
+// MADLAD-400.
 #pragma once
 
 #include <string_view>

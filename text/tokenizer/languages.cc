@@ -63,7 +63,20 @@ absl::StatusOr<const NaturalLanguage*> NaturalLanguages::Find(
       meant.push_back(&language);
     }
   }
+  const auto is_name = [&](const NaturalLanguage* language) {
+    return NormalizeName(EnglishNameOf(language->code)) == folded;
+  };
+  // A name means the language itself, "fr", before "fr_CA".
+  const auto is_alone = [](const NaturalLanguage* language) {
+    return language->code.find('_') == std::string::npos;
+  };
   if (meant.size() == 1) return meant[0];
+  if (std::ranges::count_if(meant, is_name) == 1) {
+    return *std::ranges::find_if(meant, is_name);
+  }
+  if (std::ranges::count_if(meant, is_alone) == 1) {
+    return *std::ranges::find_if(meant, is_alone);
+  }
   if (meant.empty()) {
     return NotFound("no language ", ShownInQuotes(name), "; the model has ",
                     ListFrom(name, languages_));

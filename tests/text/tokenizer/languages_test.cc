@@ -105,7 +105,33 @@ TEST(LanguagesTest, EachClassPutsTheTokensWhereItsModelsWereTrained) {
   EXPECT_EQ(direction.first_output, std::nullopt);
 }
 
+// MADLAD's: some languages have tokens of scripts and regions besides.
+TEST(LanguagesTest, ANameWithoutAScriptOrARegionIsTheLanguageItself) {
+  const NaturalLanguages madlad =
+      LanguagesOf({"ace", "ace_Arab", "fr_CA", "fr", "gsw", "hi_Latn", "hi",
+                   "ms_Arab_BN", "ms", "zh_Hant", "zh_Latn", "zh"});
+  for (const char* const name : {"fr", "FR", "fra", "French"}) {
+    EXPECT_EQ(Found(madlad, name), "fr") << name;
+  }
+  EXPECT_EQ(Found(madlad, "fr-ca"), "fr_CA");
+  EXPECT_EQ(Found(madlad, "Hindi"), "hi");
+  EXPECT_EQ(Found(madlad, "Malay"), "ms");
+  EXPECT_EQ(Found(madlad, "Acehnese"), "ace");
+  EXPECT_EQ(Found(madlad, "Acehnese (Arabic)"), "ace_Arab");
+  for (const char* const name : {"Chinese", "zho", "Chinese (Simplified)"}) {
+    EXPECT_EQ(Found(madlad, name), "zh") << name;
+  }
+  EXPECT_EQ(Found(madlad, "Chinese (Traditional)"), "zh_Hant");
+  // A code without a name.
+  EXPECT_EQ(Found(madlad, "gsw"), "gsw");
+  EXPECT_THAT(Found(madlad, "Chinese (Traditionl)"),
+              HasSubstr("has zh_Hant (Chinese (Traditional)), "));
+}
+
 TEST(LanguagesTest, CodesHaveEnglishNames) {
+  EXPECT_EQ(EnglishNameOf("zh"), "Chinese");
+  EXPECT_EQ(EnglishNameOf("zh_Hant"), "Chinese (Traditional)");
+  EXPECT_EQ(EnglishNameOf("zh_Latn"), "Chinese");
   EXPECT_EQ(EnglishNameOf("arb_Arab"), "Modern Standard Arabic");
   EXPECT_EQ(EnglishNameOf("ar"), "Arabic");
   EXPECT_EQ(EnglishNameOf("ar_AR"), "Arabic");

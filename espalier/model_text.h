@@ -37,7 +37,7 @@ struct ModelText {
   // True if the model family is trained on single sentences, or the template
   // has languages.
   bool TranslatesSentences(const PromptTemplate& prompt_template) const {
-    return family_translates_sentences || !prompt_template.from.empty();
+    return family_translates_sentences || !prompt_template.to.empty();
   }
 
   std::shared_ptr<const Tokenizer> tokenizer = nullptr;

@@ -122,6 +122,9 @@ std::string PromptTemplates::Describe() const {
   if (languages_.empty()) return all;
   const std::string& first = languages_.all().front().code;
   const std::string& last = languages_.all().back().code;
+  if (takes_target_alone()) {
+    return Concat(all, ", and one of each of its languages, such as ", first);
+  }
   return Concat(all, ", and one of each pair of its languages, such as ", first,
                 "-", last);
 }
@@ -146,9 +149,17 @@ absl::StatusOr<const PromptTemplate*> PromptTemplates::Find(
   const auto found = std::ranges::find(templates_, name, &PromptTemplate::name);
   if (found != templates_.end()) return &*found;
   const size_t hyphen = name.find('-');
-  if (!languages_.empty() && hyphen != std::string_view::npos) {
-    return FindPair(name.substr(0, hyphen), name.substr(hyphen + 1));
+  const bool may_be_pair = !languages_.empty() && hyphen != name.npos;
+  const auto find_pair = [&] {
+    return FindDirection(name.substr(0, hyphen), name.substr(hyphen + 1));
+  };
+  if (takes_target_alone()) {
+    absl::StatusOr<const PromptTemplate*> target = FindDirection("", name);
+    const bool is_pair = !target.ok() && may_be_pair &&
+                         languages_.Find(name.substr(hyphen + 1)).ok();
+    return is_pair ? find_pair() : target;
   }
+  if (may_be_pair) return find_pair();
   return NotFound("no prompt template ", ShownInQuotes(name),
                   "; the model has ", Describe());
 }
@@ -160,21 +171,32 @@ absl::StatusOr<const PromptTemplate*> PromptTemplates::Find(
       return &prompt;
     }
   }
-  if (!languages_.empty()) return FindPair(from, to);
+  if (!languages_.empty()) return FindDirection(from, to);
   return NotFound("no prompt template from ", ShownInQuotes(from), " to ",
                   ShownInQuotes(to), "; the model has ", Describe());
 }
 
-absl::StatusOr<const PromptTemplate*> PromptTemplates::FindPair(
+absl::StatusOr<const PromptTemplate*> PromptTemplates::FindDirection(
     std::string_view from, std::string_view to) const {
-  ASSIGN_OR_RETURN(const NaturalLanguage* const source, languages_.Find(from));
+  const NaturalLanguage* source = nullptr;
+  if (languages_.takes_source()) {
+    ASSIGN_OR_RETURN(source, languages_.Find(from));
+  }
   ASSIGN_OR_RETURN(const NaturalLanguage* const target, languages_.Find(to));
-  const std::lock_guard<std::mutex> lock(pairs_->mutex);
-  PromptTemplate& prompt = pairs_->templates[{source->token, target->token}];
+  if (source == nullptr && !from.empty()) {
+    return NotFound("the model takes no source language, got ",
+                    ShownInQuotes(from), "; give the target alone, ",
+                    target->code);
+  }
+  const std::string name = source == nullptr
+                               ? target->code
+                               : Concat(source->code, "-", target->code);
+  const std::lock_guard<std::mutex> lock(directions_->mutex);
+  PromptTemplate& prompt = directions_->templates[name];
   if (prompt.name.empty()) {
-    Direction direction = languages_.Between(*source, *target);
-    prompt.name = Concat(source->code, "-", target->code);
-    prompt.from = source->code;
+    Direction direction = languages_.Between(source, *target);
+    prompt.name = name;
+    if (source != nullptr) prompt.from = source->code;
     prompt.to = target->code;
     prompt.before_text = std::move(direction.before_text);
     prompt.after_text = std::move(direction.after_text);

@@ -16,7 +16,8 @@
 // A multilingual translator (Tokenizer::languages) has a template for every
 // pair of its languages besides, "eng_Latn-fra_Latn", also by names of
 // languages, "English-French"; these force the first token of the output as
-// well.
+// well. One that takes no source language has a template for every target,
+// "fr" or "French".
 //
 // Thread safety: any thread may call.
 //
@@ -46,7 +47,9 @@ namespace espalier {
 
 struct PromptTemplate {
   std::string name;
-  std::string from;  // languages of a translation; both empty if it is none
+  // Languages of a translation; both empty if it is none, and `from` if the
+  // model takes none.
+  std::string from;
   std::string to;
   std::string description;
   std::vector<TokenId> before_text;
@@ -88,10 +91,16 @@ class PromptTemplates {
   // Returns the template of this name, or of this translation direction. The
   // pointer lives as long as this object.
   // Errors: kNotFound, listing what there is in the file's order, or the
-  // languages that are closest first.
+  // languages that are closest first, or saying that the model takes no source
+  // language.
   absl::StatusOr<const PromptTemplate*> Find(std::string_view name) const;
   absl::StatusOr<const PromptTemplate*> Find(std::string_view from,
                                              std::string_view to) const;
+
+  // True if a direction is a target language alone.
+  bool takes_target_alone() const {
+    return !languages_.empty() && !languages_.takes_source();
+  }
 
   // Returns the names, the default first, then in the file's order.
   std::vector<std::string> names() const;
@@ -112,11 +121,11 @@ class PromptTemplates {
   }
 
  private:
-  // Templates of pairs of languages, each made when it is first asked for.
-  struct Pairs {
+  // Templates of languages by their names, each made when it is first asked
+  // for.
+  struct Directions {
     std::mutex mutex;
-    std::map<std::pair<TokenId, TokenId>, PromptTemplate> templates
-        ABSL_GUARDED_BY(mutex);
+    std::map<std::string, PromptTemplate> templates ABSL_GUARDED_BY(mutex);
   };
 
   PromptTemplates(std::vector<PromptTemplate> templates, size_t default_idx,
@@ -124,15 +133,16 @@ class PromptTemplates {
       : templates_(std::move(templates)),
         default_idx_(default_idx),
         languages_(std::move(languages)),
-        pairs_(std::make_unique<Pairs>()) {}
+        directions_(std::make_unique<Directions>()) {}
 
-  absl::StatusOr<const PromptTemplate*> FindPair(std::string_view from,
-                                                 std::string_view to) const;
+  // REQUIRES: there are languages.
+  absl::StatusOr<const PromptTemplate*> FindDirection(
+      std::string_view from, std::string_view to) const;
 
   std::vector<PromptTemplate> templates_;  // not empty
   size_t default_idx_;
   NaturalLanguages languages_;
-  std::unique_ptr<Pairs> pairs_;
+  std::unique_ptr<Directions> directions_;
 };
 
 }  // namespace espalier

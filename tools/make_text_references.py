@@ -11,8 +11,8 @@ small and trained on the sentences of benchmarks/data, and `references.jsonl`:
   (`plain`), as a prompt (`prompt`: special tokens parsed and added), and of
   Marian as a translation (`output`);
 - random tokens and the text that they decode to;
-- of multilingual translators texts between languages: the prompt, and the token
-  that is forced to come first (`forced`);
+- of multilingual translators texts between languages, or into one: the prompt, and
+  the token that is forced to come first (`forced`);
 - of the directories named as a model of tests/data/families, whose vocabulary
   they fit, and of translators, which get a small random model: prompts as text and
   the hypotheses of `generate` as tokens and texts.
@@ -63,8 +63,10 @@ DIRECTIONS = {
     "mbart50_json": [("en_XX", "fr_XX")],
     "mbart_cc25": [("en_XX", "fr_XX"), ("fr_XX", "zh_CN")],
 }
+# Target languages of MADLAD-400, which takes no source language.
+TARGETS = {"madlad": ["fr", "zh_Hant"]}
 # Those with a model of their own.
-MODELS = {"nllb": "m2m_100", "m2m100": "m2m_100", "mbart50": "mbart"}
+MODELS = {"nllb": "m2m_100", "m2m100": "m2m_100", "mbart50": "mbart", "madlad": "t5"}
 
 # Rules as in NFKC, few enough for a small file.
 RULES = {
@@ -340,6 +342,47 @@ def make_m2m100(directory: Path) -> None:
     )
 
 
+def make_madlad(directory: Path) -> None:
+    """As converted from its pieces: tokens of languages, scripts, regions and tasks
+    are user-defined pieces, whose score is 0, and the line end is the first."""
+    codes = ["translate", "ace_Arab", "fr", "fr_CA", "ms_Arab_BN", "zh", "zh_Hant"]
+    codes += ["mass", "Latn", "CA", "back_translated", "en_xx_simple", ""]
+    english, french = sentences()
+    path = directory / "spiece.model"
+    train_pieces(
+        path,
+        of_few_characters(english + french, 44),
+        140,
+        unk_id=0,
+        bos_id=1,
+        eos_id=2,
+        pad_id=-1,
+        user_defined_symbols=["\n", *(f"<2{code}>" for code in codes)],
+    )
+    processor = sentencepiece.SentencePieceProcessor(model_file=str(path))
+    ids = range(processor.get_piece_size())
+    pieces = [(processor.id_to_piece(i), processor.get_score(i)) for i in ids]
+    path.unlink()
+    tokenizer = Tokenizer(models.Unigram(pieces, unk_id=0))
+    space = pre_tokenizers.Metaspace(prepend_scheme="always")
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.WhitespaceSplit(), space]
+    )
+    tokenizer.decoder = decoders.Metaspace(prepend_scheme="always")
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="$A </s>", special_tokens=[("</s>", 2)]
+    )
+    PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        eos_token="</s>",
+        pad_token="<s>",
+        unk_token="<unk>",
+    ).save_pretrained(directory)
+    path = directory / "tokenizer_config.json"
+    config = json.loads(path.read_text()) | {"tokenizer_class": "T5Tokenizer"}
+    path.write_text(json.dumps(config | {"extra_ids": 0}, indent=1) + "\n")
+
+
 def num_tokens(tokenizer: Any) -> int:
     """M2M100's len() lacks languages."""
     return max(len(tokenizer), 1 + max(tokenizer.get_vocab().values()))
@@ -348,6 +391,23 @@ def num_tokens(tokenizer: Any) -> int:
 def make_translator(name: str, directory: Path) -> None:
     """A model for the tokenizer."""
     tokenizer = load(name, directory)
+    if name == "madlad":
+        config = {
+            "vocab_size": num_tokens(tokenizer) + 8,
+            "d_model": 16,
+            "d_ff": 24,
+            "d_kv": 8,
+            "num_layers": 1,
+            "num_decoder_layers": 1,
+            "num_heads": 2,
+            "feed_forward_proj": "gated-gelu",
+            "tie_word_embeddings": False,
+            "decoder_start_token_id": 0,
+            "pad_token_id": 1,
+            "eos_token_id": 2,
+        }
+        make_model(Shape(name, MODELS[name], config, 0), SEED, directory)
+        return
     config = {
         "vocab_size": num_tokens(tokenizer) + 8,
         "d_model": 16,
@@ -381,6 +441,8 @@ def make_tokenizer(name: str, directory: Path) -> None:
         )
     elif name == "m2m100":
         make_m2m100(directory)
+    elif name == "madlad":
+        make_madlad(directory)
     elif name.startswith("nllb"):
         make_nllb(directory, is_legacy=name == "nllb_legacy")
     elif name == "mbart_cc25":
@@ -398,6 +460,9 @@ def make_tokenizer(name: str, directory: Path) -> None:
 
 def load(name: str, directory: Path) -> Any:
     kind: Any = {"t5": T5Tokenizer, "bart": BartTokenizer}.get(name, MarianTokenizer)
+    if name == "madlad":
+        # transformers 5 gives T5's unknown token to every vocabulary of the class.
+        kind = PreTrainedTokenizerFast
     if name in DIRECTIONS or name == "byt5":
         kind = AutoTokenizer
     return kind.from_pretrained(directory)
@@ -450,6 +515,11 @@ def of_direction(tokenizer: Any, text: str, source: str, target: str) -> Row:
         "source": inputs["input_ids"],
         "forced": inputs["forced_bos_token_id"],
     }
+
+
+def of_target(tokenizer: Any, text: str, target: str) -> Row:
+    source = tokenizer(f"<2{target}> {text}")["input_ids"]
+    return {"to": target, "text": text, "source": source, "forced": None}
 
 
 def of_bytes(tokenizer: Any, rng: random.Random) -> Row:
@@ -506,17 +576,24 @@ def references(name: str, directory: Path, num_lines: int) -> list[Row]:
     for source, target in directions:
         texts = rng.sample(sentences()[0], 8)
         rows += [of_direction(tokenizer, text, source, target) for text in texts]
+    for target in TARGETS.get(name, []):
+        texts = rng.sample(sentences()[0], 8)
+        rows += [of_target(tokenizer, text, target) for text in texts]
     if name in MODELS:
         model = AutoModelForSeq2SeqLM.from_pretrained(directory, dtype=torch.float64)
         texts = [t for t in sentences()[0] if len(tokenizer(t)["input_ids"]) <= 40]
         for i, text in enumerate(rng.sample(texts, 16)):
-            source, target = directions[i % 2]
-            direction = of_direction(tokenizer, text, source, target)
-            row = of_model(
-                tokenizer, model.eval(), text, [1, 2, 4][i % 3], direction["forced"]
-            )
+            num_beams = [1, 2, 4][i % 3]
+            if name in TARGETS:
+                direction = of_target(tokenizer, text, TARGETS[name][i % 2])
+                given = f"<2{direction['to']}> {text}"
+            else:
+                direction = of_direction(tokenizer, text, *directions[i % 2])
+                given = text
+            forced = direction["forced"]
+            row = of_model(tokenizer, model.eval(), given, num_beams, forced)
             row["source"] = row.pop("prompt")
-            rows.append(direction | row)
+            rows.append(direction | row | {"text": text})
         return rows
     family = ROOT / "tests/data/families" / name
     if not family.exists():
@@ -538,7 +615,7 @@ def main() -> int:
     parser.add_argument("--keep", action="store_true", help="the tokenizers there are")
     args = parser.parse_args()
     logging.set_verbosity_error()
-    for name in ["marian", "marian_bytes", "t5", "bart", "byt5", *DIRECTIONS]:
+    for name in ["marian", "marian_bytes", "t5", "bart", "byt5", *DIRECTIONS, *TARGETS]:
         if args.only not in (None, name):
             continue
         directory = args.output / name

@@ -165,7 +165,10 @@ TEST_P(TranslatorTextsTest, BatchesOfSeveralDirectionsAreTransformers) {
   std::string requests;
   for (const json::value& line : references_) {
     json::object request = RequestOf(line);
-    request["template"] = TextOf(line, "from") + "-" + TextOf(line, "to");
+    const bool has_source = line.as_object().contains("from");
+    request["template"] = has_source
+                              ? TextOf(line, "from") + "-" + TextOf(line, "to")
+                              : TextOf(line, "to");
     request["split_sentences"] = false;
     requests += WriteJson(request) + "\n";
   }
@@ -180,7 +183,10 @@ TEST_P(TranslatorTextsTest, BatchesOfSeveralDirectionsAreTransformers) {
   }
 }
 
-TEST_P(TranslatorTextsTest, FromAndToTakeCodesAndNames) {
+// Those of them whose directions have a source.
+class SourceAndTargetTest : public TranslatorTextsTest {};
+
+TEST_P(SourceAndTargetTest, FromAndToTakeCodesAndNames) {
   const auto reference = std::ranges::find_if(references_, [](const auto& r) {
     return TextOf(r, "from").starts_with("en") &&
            !TextOf(r.at("hypotheses").at(0), "text").empty();
@@ -216,6 +222,41 @@ TEST_P(TranslatorTextsTest, FromAndToTakeCodesAndNames) {
               HasSubstr("\n  languages      "));
 }
 
+TEST(MadladTextsTest, ToAloneTakesCodesAndNames) {
+  const std::string model = TextModelPath("madlad");
+  const auto run = [&](const std::vector<std::string>& options,
+                       const std::string& text = "Tom is here.") {
+    std::vector<std::string> arguments = {"generate",    "-m", model,
+                                          "--num-beams", "2",  text};
+    arguments.insert(arguments.end() - 1, options.begin(), options.end());
+    return RunEspalier(arguments);
+  };
+  // The lines after the text.
+  const auto hypotheses = [](const ProgramRun& one) {
+    EXPECT_EQ(one.exit_code, 0) << one.err;
+    return one.out.substr(one.out.find('\n'));
+  };
+  const std::string french = hypotheses(run({}, "<2fr> Tom is here."));
+  EXPECT_NE(french, hypotheses(run({})));
+  for (const std::string name : {"fr", "French", "fra"}) {
+    EXPECT_EQ(hypotheses(run({"--to", name})), french) << name;
+    EXPECT_EQ(hypotheses(run({"--template", name})), french) << name;
+  }
+  const ProgramRun pair = run({"--from", "en", "--to", "fr"});
+  EXPECT_EQ(pair.exit_code, 2);
+  EXPECT_THAT(pair.err,
+              HasSubstr("--from and --to: the model takes no source language, "
+                        "got \"en\"; give the target alone, fr\n"));
+  EXPECT_THAT(run({"--from", "zh"}).err,
+              HasSubstr("--from needs --to beside it"));
+  EXPECT_THAT(run({"--to", "Frenhc"}).err,
+              HasSubstr("--to: no language \"Frenhc\"; the model has "
+                        "fr (French), "));
+  EXPECT_THAT(RunEspalier({"inspect", model}).out,
+              HasSubstr("\n  languages      ace_Arab, fr, fr_CA, ms_Arab_BN, "
+                        "zh, zh_Hant, mass\n"));
+}
+
 TEST(TextModelsFilesTest, InspectNamesTheFilesOfATokenizer) {
   const auto file = [](const std::string& name) {
     const std::string out = RunEspalier({"inspect", TextModelPath(name)}).out;
@@ -233,6 +274,10 @@ TEST(TextModelsFilesTest, InspectNamesTheFilesOfATokenizer) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, TranslatorTextsTest,
+                         ::testing::Values("nllb", "m2m100", "mbart50",
+                                           "madlad"),
+                         [](const auto& test) { return test.param; });
+INSTANTIATE_TEST_SUITE_P(All, SourceAndTargetTest,
                          ::testing::Values("nllb", "m2m100", "mbart50"),
                          [](const auto& test) { return test.param; });
 

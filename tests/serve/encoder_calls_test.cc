@@ -208,6 +208,35 @@ TEST_F(EncoderCallsTest, ATranslatorTakesLanguagesAsItsTemplate) {
             *tokenizer->PieceToId("eng_Latn"));
 }
 
+// A MADLAD's template is the target language alone, whose token stands before
+// the text.
+TEST_F(EncoderCallsTest, ATranslatorWithoutSourcesTakesATargetAsItsTemplate) {
+  Serve({}, "tests/data/text_models/madlad");
+  const auto choice = [&](const std::string& prompt,
+                          const std::string& fields) {
+    const RawResponse response =
+        Post("/v1/completions", Concat(R"({"max_tokens": 4, "temperature": 0,
+             "split_sentences": false, "return_token_ids": true, "prompt": ")",
+                                       prompt, "\"", fields, "}"));
+    EXPECT_EQ(response.status, 200) << response.body;
+    return ParseJson(response.body)->at("choices").at(0);
+  };
+  const json::value given = choice("<2fr> Tom is here.", "");
+  for (const std::string name : {"fr", "French", "fra"}) {
+    EXPECT_EQ(choice("Tom is here.", Concat(R"(, "template": ")", name, "\"")),
+              given)
+        << name;
+  }
+  for (const std::string path : {"/v1/completions", "/tokenize"}) {
+    const json::object error =
+        Refused(path, R"({"prompt": "No.", "template": "en-fr"})");
+    EXPECT_EQ(error.at("param"), "template");
+    EXPECT_EQ(error.at("message"),
+              "template: the model takes no source language, got \"en\"; give "
+              "the target alone, fr");
+  }
+}
+
 // The texts of a language begin after the token of the target language.
 TEST_F(EncoderCallsTest, ATranslationIntoALanguageMayBeConstrained) {
   Serve({}, "tests/data/text_models/nllb");

@@ -298,6 +298,8 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> LoadDirectoryTokenizer(
   if (IsTranslator(build.tokenizer_class)) {
     ASSIGN_OR_RETURN(config.languages,
                      LanguageRuleOf(build.tokenizer_class, build.settings));
+  } else if (build.tokenizer_class == kT5) {
+    config.languages = MadladRule();
   }
   auto tokenizer = JsonTokenizer::Make(json::value(std::move(build.file)),
                                        build.num_bytes, config, build.path);

@@ -116,8 +116,9 @@ NaturalLanguages FindLanguages(const LanguageRule& rule,
                                const SpecialTokens& tokens) {
   std::vector<NaturalLanguage> languages;
   for (const AddedToken& token : added.tokens()) {
-    if (!token.special || !rule.is_code(token.content)) continue;
-    languages.push_back({token.content, token.id});
+    const std::string_view code = rule.code_of(token.content);
+    if (!token.special || code.empty()) continue;
+    languages.push_back({std::string(code), token.id});
   }
   return NaturalLanguages(rule.mark, std::move(languages), *tokens.eos);
 }
@@ -195,7 +196,9 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> JsonTokenizer::Make(
   for (const AddedToken& token : steps.added.tokens()) {
     if (token.special) parts.special.push_back(token.id);
   }
-  if (config.languages) {
+  const bool has_sources =
+      config.languages && config.languages->mark != LanguageMark::kTargetFirst;
+  if (has_sources) {
     parts.languages =
         FindLanguages(*config.languages, steps.added, parts.special_tokens);
     ASSIGN_OR_RETURN(Direction direction,
@@ -204,8 +207,32 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> JsonTokenizer::Make(
     parts.after_text = std::move(direction.after_text);
   }
   steps.subwords.model->MakeUnreachable(parts.special);
-  return std::unique_ptr<Tokenizer>(
+  std::unique_ptr<JsonTokenizer> tokenizer(
       new JsonTokenizer(std::move(parts), std::move(steps)));
+  if (config.languages && !has_sources) {
+    tokenizer->FindTargets(*config.languages);
+  }
+  return tokenizer;
+}
+
+void JsonTokenizer::FindTargets(const LanguageRule& rule) {
+  std::vector<NaturalLanguage> languages;
+  for (TokenId token = 0; token < vocab_size(); ++token) {
+    const std::string piece = Piece(token);
+    const std::string_view code = rule.code_of(piece);
+    if (!code.empty()) languages.push_back({std::string(code), token});
+  }
+  if (languages.empty()) return;
+  // A text that begins with a language has its space before it, unless the
+  // language is an added token.
+  const TokenId first = languages.front().token;
+  const auto tokens = EncodeText(Piece(first), /*parse_special=*/true);
+  if (!tokens.ok() || tokens->empty() || tokens->back() != first) return;
+  Direction around = {.before_text = before_text(), .after_text = after_text()};
+  around.before_text.insert(around.before_text.end(), tokens->begin(),
+                            tokens->end() - 1);
+  SetLanguages(
+      NaturalLanguages(rule.mark, std::move(languages), std::move(around)));
 }
 
 std::unique_ptr<JsonTokenizer::Worker> JsonTokenizer::TakeWorker() const {

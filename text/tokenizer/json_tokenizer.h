@@ -78,6 +78,10 @@ class JsonTokenizer : public Tokenizer {
 
   JsonTokenizer(Parts parts, Steps steps);
 
+  // Sets the languages of a rule of a target alone: pieces of any kind that a
+  // text with their spelling becomes.
+  void FindTargets(const LanguageRule& rule);
+
   absl::StatusOr<std::vector<TokenId>> EncodeText(
       std::string_view text, bool parse_special) const override;
   absl::StatusOr<std::vector<TokenId>> EncodeText(

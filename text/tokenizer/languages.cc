@@ -107,10 +107,8 @@ absl::StatusOr<Direction> NaturalLanguages::DefaultOf(
 }
 
 Direction NaturalLanguages::Of(const NaturalLanguage* source) const {
-  Direction direction = {.after_text = {eos_}};
-  if (source == nullptr || mark_ == LanguageMark::kTargetFirst) {
-    return direction;
-  }
+  Direction direction = around_;
+  if (source == nullptr || !takes_source()) return direction;
   if (mark_ == LanguageMark::kSourceFirst) {
     direction.before_text.push_back(source->token);
   } else {
@@ -119,13 +117,13 @@ Direction NaturalLanguages::Of(const NaturalLanguage* source) const {
   return direction;
 }
 
-Direction NaturalLanguages::Between(const NaturalLanguage& source,
+Direction NaturalLanguages::Between(const NaturalLanguage* source,
                                     const NaturalLanguage& target) const {
-  Direction direction = Of(&source);
-  if (mark_ == LanguageMark::kTargetFirst) {
-    direction.before_text.push_back(target.token);
-  } else {
+  Direction direction = Of(source);
+  if (takes_source()) {
     direction.first_output = target.token;
+  } else {
+    direction.before_text.push_back(target.token);
   }
   return direction;
 }

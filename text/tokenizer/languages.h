@@ -6,7 +6,8 @@
 //
 //   NLLB, M2M100, mBART-50       [source] X </s>
 //   mBART-cc25, NLLB's legacy    X </s> [source]
-//   SMaLL-100                    [target] X </s>, and nothing is forced
+//   SMaLL-100, MADLAD-400        [target] X </s>, and nothing is forced: they
+//                                know the source language by the text
 //
 // Thread safety: constant after construction.
 #pragma once
@@ -24,7 +25,7 @@
 namespace espalier {
 
 struct NaturalLanguage {
-  std::string code;  // "eng_Latn", "en", "en_XX"
+  std::string code;  // "eng_Latn", "en", "en_XX", "zh_Hant"
   TokenId token = 0;
 };
 
@@ -45,9 +46,10 @@ struct Direction {
 // The languages of a vocabulary, as the tokenizer's class knows them.
 struct LanguageRule {
   LanguageMark mark = LanguageMark::kSourceFirst;
-  bool (*is_code)(std::string_view token) = nullptr;  // a special one
-  std::string source;                                 // if a request names none
-  std::string source_in;  // the file that names it; empty: none does
+  // Returns the code of the token's language; empty if it stands for none.
+  std::string_view (*code_of)(std::string_view token) = nullptr;
+  std::string source = {};     // if a request names none
+  std::string source_in = {};  // the file that names it; empty: none does
 };
 
 class NaturalLanguages {
@@ -56,9 +58,18 @@ class NaturalLanguages {
   //   eos  ends a source
   NaturalLanguages(LanguageMark mark, std::vector<NaturalLanguage> languages,
                    TokenId eos)
-      : mark_(mark), languages_(std::move(languages)), eos_(eos) {}
+      : NaturalLanguages(mark, std::move(languages),
+                         Direction{.after_text = {eos}}) {}
+  //   around  tokens around every source, outside those of languages
+  NaturalLanguages(LanguageMark mark, std::vector<NaturalLanguage> languages,
+                   Direction around)
+      : mark_(mark),
+        languages_(std::move(languages)),
+        around_(std::move(around)) {}
 
   bool empty() const { return languages_.empty(); }
+  // True if a direction is a pair of languages, false if it is a target alone.
+  bool takes_source() const { return mark_ != LanguageMark::kTargetFirst; }
   const std::vector<NaturalLanguage>& all() const { return languages_; }
 
   // Returns the language of this code, of this code of ISO 639 or of this
@@ -71,8 +82,9 @@ class NaturalLanguages {
   // Returns the language of exactly this code; null if there is none.
   const NaturalLanguage* WithCode(std::string_view code) const;
 
-  // Returns the tokens for one of `all()` to another.
-  Direction Between(const NaturalLanguage& source,
+  // Returns the tokens for one of `all()` to another. `source` is null exactly
+  // if there is none to take.
+  Direction Between(const NaturalLanguage* source,
                     const NaturalLanguage& target) const;
 
   // Returns those of a source of unknown target; null: of an unknown source.
@@ -86,7 +98,7 @@ class NaturalLanguages {
  private:
   LanguageMark mark_ = LanguageMark::kSourceFirst;
   std::vector<NaturalLanguage> languages_;
-  TokenId eos_ = 0;
+  Direction around_;
 };
 
 }  // namespace espalier

@@ -17,6 +17,7 @@
 #include "text/tokenizer/t5_parts.h"
 #include "text/tokenizer/token_settings.h"
 #include "text/tokenizer/tokenizer_config.h"
+#include "text/tokenizer/translator_steps.h"
 
 namespace espalier {
 namespace {
@@ -157,8 +158,9 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> LoadT5Tokenizer(
   RETURN_IF_ERROR(SettleTokens(*model, num_extra_ids, &settings));
   ASSIGN_OR_RETURN(const json::object file,
                    AsTokenizerJson(*model, num_extra_ids, settings, path));
-  auto tokenizer =
-      JsonTokenizer::Parse(WriteJson(file), settings.Roles(), path);
+  TokenizerConfig roles = settings.Roles();
+  roles.languages = MadladRule();
+  auto tokenizer = JsonTokenizer::Parse(WriteJson(file), roles, path);
   if (!tokenizer.ok()) return Annotate(tokenizer.status(), path);
   return tokenizer;
 }

@@ -40,6 +40,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -186,7 +187,8 @@ class Tokenizer {
   const std::vector<TokenId>& after_text() const { return after_text_; }
 
   // Languages of a multilingual translator; empty of others. before_text() and
-  // after_text() are for src_lang of tokenizer_config.json, or else English.
+  // after_text() are for src_lang of tokenizer_config.json, or else English,
+  // and without a language where a direction is a target alone.
   const NaturalLanguages& languages() const { return languages_; }
 
   // Text of each token, for text/tokenizer/incremental_detokenizer.h.
@@ -202,6 +204,11 @@ class Tokenizer {
     NaturalLanguages languages = {};
   };
   explicit Tokenizer(Parts parts);
+
+  // REQUIRES: the tokenizer is not in use yet.
+  void SetLanguages(NaturalLanguages languages) {
+    languages_ = std::move(languages);
+  }
 
   // Refuses a text if the tokens of a beginning far exceed `max_tokens`, in
   // time proportional to that limit. `remark` is about the text.
@@ -238,14 +245,14 @@ class Tokenizer {
   virtual void OnMarkedSpecial(std::span<const TokenId> tokens) = 0;
 
   const int64_t number_ = NewUniqueNumber();
-  // Constant after construction, MarkSpecial and SetModelVocabSize.
+  // Constant after Load, MarkSpecial and SetModelVocabSize.
   TokenSpellings spellings_;
   std::vector<TokenId> special_;  // ascending
   int model_vocab_size_ = std::numeric_limits<int>::max();
   const SpecialTokens special_tokens_;
   const std::vector<TokenId> before_text_;
   const std::vector<TokenId> after_text_;
-  const NaturalLanguages languages_;
+  NaturalLanguages languages_;
   mutable std::once_flag names_flag_;
   mutable PieceMatcher special_names_;
 };

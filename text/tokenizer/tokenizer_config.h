@@ -53,7 +53,8 @@ struct TokenizerConfig {
   std::optional<std::string> pad_token;
   std::optional<std::string> unk_token;
 
-  // Set for a multilingual translator: they give the tokens around a text.
+  // Set for a vocabulary that may have languages. Where a direction has a
+  // source, they give the tokens around a text.
   std::optional<LanguageRule> languages = std::nullopt;
 
   // Errors: as TokenizerConfigFile::Token.

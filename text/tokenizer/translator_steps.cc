@@ -4,7 +4,9 @@
 #include <span>
 #include <string_view>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/str_split.h"
 #include "base/status.h"
 #include "text/pipeline/base64.h"
 
@@ -37,18 +39,46 @@ std::span<const std::string_view> CodesOf(TokenizerClass tokenizer_class) {
 bool IsLower(char c) { return c >= 'a' && c <= 'z'; }
 bool IsUpper(char c) { return c >= 'A' && c <= 'Z'; }
 
+// "Latn"
+bool IsScript(std::string_view code) {
+  return code.size() == 4 && IsUpper(code[0]) &&
+         std::ranges::all_of(code.substr(1), IsLower);
+}
+
+// "XX"
+bool IsRegion(std::string_view code) {
+  return code.size() == 2 && std::ranges::all_of(code, IsUpper);
+}
+
 // "eng_Latn"
-bool IsNllbCode(std::string_view token) {
-  return token.size() == 8 && token[3] == '_' && IsUpper(token[4]) &&
-         std::ranges::all_of(token.substr(0, 3), IsLower) &&
-         std::ranges::all_of(token.substr(5), IsLower);
+std::string_view NllbCodeOf(std::string_view token) {
+  const bool is_code = token.size() == 8 && token[3] == '_' &&
+                       std::ranges::all_of(token.substr(0, 3), IsLower) &&
+                       IsScript(token.substr(4));
+  return is_code ? token : std::string_view();
 }
 
 // "en_XX"
-bool IsMbartCode(std::string_view token) {
-  return token.size() == 5 && token[2] == '_' &&
-         std::ranges::all_of(token.substr(0, 2), IsLower) &&
-         std::ranges::all_of(token.substr(3), IsUpper);
+std::string_view MbartCodeOf(std::string_view token) {
+  const bool is_code = token.size() == 5 && token[2] == '_' &&
+                       std::ranges::all_of(token.substr(0, 2), IsLower) &&
+                       IsRegion(token.substr(3));
+  return is_code ? token : std::string_view();
+}
+
+// "ms_Arab_BN" of "<2ms_Arab_BN>"
+std::string_view MadladCodeOf(std::string_view token) {
+  if (!token.starts_with("<2") || !token.ends_with('>')) return {};
+  const std::string_view code = token.substr(2, token.size() - 3);
+  const std::vector<std::string> parts = absl::StrSplit(std::string(code), '_');
+  const std::string& language = parts[0];
+  size_t num_read = 1;
+  if (num_read < parts.size() && IsScript(parts[num_read])) ++num_read;
+  if (num_read < parts.size() && IsRegion(parts[num_read])) ++num_read;
+  const bool is_code = language.size() >= 2 && language.size() <= 4 &&
+                       std::ranges::all_of(language, IsLower) &&
+                       num_read == parts.size();
+  return is_code ? code : std::string_view();
 }
 
 json::object Metaspace() {
@@ -202,6 +232,10 @@ absl::StatusOr<json::object> TranslatorFileOf(const SentencePieceModel& model,
                  charsmap);
 }
 
+LanguageRule MadladRule() {
+  return {.mark = LanguageMark::kTargetFirst, .code_of = MadladCodeOf};
+}
+
 absl::Status SetSource(const TokenSettings& settings, const char* otherwise,
                        LanguageRule* rule) {
   const json::value* const given = settings.config.Find("src_lang");
@@ -228,12 +262,12 @@ absl::StatusOr<LanguageRule> LanguageRuleOf(TokenizerClass tokenizer_class,
     ASSIGN_OR_RETURN(const auto is_legacy,
                      settings.config.Flag("legacy_behaviour"));
     if (is_legacy.value_or(false)) rule.mark = LanguageMark::kSourceLast;
-    rule.is_code = IsNllbCode;
+    rule.code_of = NllbCodeOf;
     RETURN_IF_ERROR(SetSource(settings, "eng_Latn", &rule));
     return rule;
   }
   if (tokenizer_class == kMbart) rule.mark = LanguageMark::kSourceLast;
-  rule.is_code = IsMbartCode;
+  rule.code_of = MbartCodeOf;
   RETURN_IF_ERROR(SetSource(settings, "en_XX", &rule));
   return rule;
 }

@@ -1,6 +1,7 @@
 // Vocabularies, steps and languages of transformers' tokenizers of multilingual
 // translators: NllbTokenizer, MBartTokenizer and MBart50Tokenizer. M2M100's is
-// in text/tokenizer/m2m100_tokenizer.h.
+// in text/tokenizer/m2m100_tokenizer.h; MADLAD's is T5Tokenizer, and only its
+// languages are here.
 #pragma once
 
 #include <string>
@@ -37,6 +38,11 @@ absl::StatusOr<json::object> TranslatorFileOf(const SentencePieceModel& model,
 // legacy_behaviour.
 absl::StatusOr<LanguageRule> LanguageRuleOf(TokenizerClass tokenizer_class,
                                             const TokenSettings& settings);
+
+// The rule of MADLAD-400, whose languages are the pieces <2fr>, <2zh_Hant> and
+// so on of a T5's vocabulary. Pieces of scripts (<2Latn>), regions (<2CA>) and
+// tasks (<2translate>) are no languages.
+LanguageRule MadladRule();
 
 // Sets the source of a rule to src_lang, or else to `otherwise`.
 // Errors: as LanguageRuleOf.

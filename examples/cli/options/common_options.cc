@@ -86,7 +86,8 @@ void AddTemplateOptions(CLI::App* command, RuntimeOptions* options) {
       ->add_option("--from", options->from,
                    "language of the prompt, as the model's template names it; "
                    "of a multilingual translator by its code or name: "
-                   "eng_Latn, en, English")
+                   "eng_Latn, en, English; none for MADLAD-400 and SMaLL-100, "
+                   "which take --to alone")
       ->option_text("LANGUAGE")
       ->group(kGroup);
   command->add_option("--to", options->to, "language of the output")
@@ -94,7 +95,9 @@ void AddTemplateOptions(CLI::App* command, RuntimeOptions* options) {
       ->group(kGroup);
   command
       ->add_option("--template", options->template_name,
-                   "prompt template, by its name in prompt_template.json")
+                   "prompt template, by its name in prompt_template.json, or "
+                   "languages of a multilingual translator: en-fr, or fr where "
+                   "--to stands alone")
       ->option_text("NAME")
       ->group(kGroup);
   AddFlag(command, "--parse-special",

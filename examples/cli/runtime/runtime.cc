@@ -49,16 +49,20 @@ absl::StatusOr<std::optional<PromptTemplate>> ChooseTemplate(
     return InvalidArgument("--template and --from/--to exclude each other");
   }
   if (!by_name && !by_language) return text.templates->default_template();
-  if (by_language && (options.from.empty() || options.to.empty())) {
+  const bool lacks_source =
+      options.from.empty() && !text.templates->takes_target_alone();
+  if (by_language && (lacks_source || options.to.empty())) {
     return InvalidArgument(
-        options.from.empty() ? "--to needs --from" : "--from needs --to",
+        options.to.empty() ? "--from needs --to" : "--to needs --from",
         " beside it: the languages of the prompt and of the output");
   }
   const absl::StatusOr<const PromptTemplate*> chosen =
       by_name ? text.templates->Find(options.template_name)
               : text.templates->Find(options.from, options.to);
   if (chosen.ok()) return **chosen;
-  return Annotate(chosen.status(), by_name ? "--template" : "--from and --to");
+  return Annotate(chosen.status(), by_name                ? "--template"
+                                   : options.from.empty() ? "--to"
+                                                          : "--from and --to");
 }
 
 // Returns the command-line flag of a field of GeneratorOptions.
@@ -326,7 +330,7 @@ absl::StatusOr<const PromptTemplate*> Runtime::FindTemplate(
 
 absl::Status Runtime::CheckSplit() const {
   const bool translates =
-      family_translates_sentences_ || (template_ && !template_->from.empty());
+      family_translates_sentences_ || (template_ && !template_->to.empty());
   if (split_sentences_.value_or(false) && is_chat_) {
     return InvalidArgument("--chat and --split-sentences exclude each other");
   }
@@ -351,7 +355,7 @@ absl::StatusOr<TextParts> Runtime::Split(RequestBody body) const {
         .given = body.split_sentences,
         .otherwise = split_sentences_,
         .translates_sentences =
-            family_translates_sentences_ || !prompt_template->from.empty(),
+            family_translates_sentences_ || !prompt_template->to.empty(),
         .has_encoder = model.encoder.has_value(),
         .parse_special = parse_special_ || body.parse_special};
     ASSIGN_OR_RETURN(const bool is_split, IsSplit(choice, params));

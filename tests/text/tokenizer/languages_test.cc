@@ -88,8 +88,9 @@ TEST(LanguagesTest, ANameOfSeveralIsAnErrorThatListsThem) {
 TEST(LanguagesTest, EachClassPutsTheTokensWhereItsModelsWereTrained) {
   const auto between = [](LanguageMark mark) {
     const NaturalLanguages languages = LanguagesOf({"en", "fr"}, mark);
-    return languages.Between(*languages.WithCode("en"),
-                             *languages.WithCode("fr"));
+    return languages.Between(
+        languages.takes_source() ? languages.WithCode("en") : nullptr,
+        *languages.WithCode("fr"));
   };
   Direction direction = between(LanguageMark::kSourceFirst);
   EXPECT_THAT(direction.before_text, ElementsAre(100));

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "base/file.h"
 #include "base/json.h"
@@ -23,6 +24,7 @@ using ::espalier::testing::FakeTokenizerModel;
 using ::espalier::testing::PieceType;
 using ::espalier::testing::ScratchDirectory;
 using ::espalier::testing::StatusIs;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
@@ -86,10 +88,113 @@ TEST_F(TranslatorTest, Small100SaysTheTargetBeforeTheSource) {
   EXPECT_TRUE(tokenizer->before_text().empty());
   const auto templates =
       PromptTemplates::Load(scratch_.path(), *tokenizer).value();
-  const auto* const into_french = templates.Find("en", "fr").value();
+  const auto* const into_french = templates.Find("", "fr").value();
   ASSERT_EQ(into_french->before_text.size(), 1);
   EXPECT_EQ(tokenizer->Piece(into_french->before_text[0]), "__fr__");
   EXPECT_EQ(into_french->first_output, std::nullopt);
+  EXPECT_THAT(templates.Find("en", "fr"),
+              StatusIs(absl::StatusCode::kNotFound,
+                       "the model takes no source language, got \"en\"; give "
+                       "the target alone, fr"));
+}
+
+TEST_F(TranslatorTest, MadladTakesATargetAlone) {
+  Copy("madlad");
+  const auto tokenizer = Load().value();
+  std::vector<std::string> codes;
+  for (const NaturalLanguage& language : tokenizer->languages().all()) {
+    codes.push_back(language.code);
+  }
+  EXPECT_THAT(codes, ElementsAre("ace_Arab", "fr", "fr_CA", "ms_Arab_BN", "zh",
+                                 "zh_Hant", "mass"));
+  EXPECT_TRUE(tokenizer->before_text().empty());
+  const auto templates =
+      PromptTemplates::Load(scratch_.path(), *tokenizer).value();
+  const auto* const french = templates.Find("fr").value();
+  EXPECT_EQ(french->name, "fr");
+  EXPECT_EQ(french->from, "");
+  EXPECT_EQ(french->to, "fr");
+  for (const char* const name : {"French", "fra", "FR"}) {
+    EXPECT_EQ(templates.Find(name).value(), french) << name;
+    EXPECT_EQ(templates.Find("", name).value(), french) << name;
+  }
+  EXPECT_EQ(templates.Find("zh-Hant").value()->to, "zh_Hant");
+  EXPECT_EQ(templates.default_template().to, "");
+  for (const auto& found :
+       {templates.Find("en", "fr"), templates.Find("en-French")}) {
+    EXPECT_THAT(found, StatusIs(absl::StatusCode::kNotFound,
+                                "the model takes no source language, got "
+                                "\"en\"; give the target alone, fr"));
+  }
+  EXPECT_THAT(templates.Find("Frenhc"),
+              StatusIs(absl::StatusCode::kNotFound,
+                       StartsWith("no language \"Frenhc\"; the model has "
+                                  "fr (French), ")));
+  EXPECT_EQ(templates.Describe(),
+            "default, and one of each of its languages, such as ace_Arab");
+}
+
+// Languages may be added tokens, with no space before them, and stand in a
+// spiece.model with T5's first pieces.
+TEST_F(TranslatorTest, MadladsPromptsAreTheirTextsAfterTheLanguage) {
+  Copy("madlad");
+  const std::string path = scratch_.path("tokenizer.json");
+  json::object file = ParseJson(*ReadFile(path, 1 << 20))->as_object();
+  const auto expect_prompts = [&](bool are_added) {
+    const auto tokenizer = Load().value();
+    const auto templates =
+        PromptTemplates::Load(scratch_.path(), *tokenizer).value();
+    for (const std::string code : {"fr", "zh_Hant"}) {
+      for (const std::string text :
+           {"Tom is here.", "  two  spaces", "\u6f22"}) {
+        EXPECT_EQ(
+            templates.Find(code).value()->Apply(text, *tokenizer).value(),
+            tokenizer
+                ->Encode(Concat("<2", code, "> ", text),
+                         {.add_special_tokens = true, .parse_special = true})
+                .value())
+            << code << " " << text;
+      }
+    }
+    EXPECT_EQ(templates.Find("fr").value()->before_text.size(),
+              are_added ? 1 : 2);
+  };
+  expect_prompts(false);
+  for (const bool is_special : {false, true}) {
+    json::object changed = file;
+    json::array& added = changed["added_tokens"].as_array();
+    const json::array& vocab = file["model"].as_object()["vocab"].as_array();
+    for (size_t id = 3; id < vocab.size(); ++id) {
+      const std::string piece(vocab[id].at(0).as_string());
+      if (!piece.starts_with("<2")) continue;
+      json::object token = added[0].as_object();
+      token["content"] = piece;
+      token["id"] = id;
+      token["special"] = is_special;
+      added.push_back(std::move(token));
+    }
+    scratch_.Write("tokenizer.json", WriteJson(changed));
+    expect_prompts(true);
+  }
+  std::filesystem::remove(path);
+  FakeTokenizerModel model;
+  model.pieces = {{"<pad>", PieceType::kControl},
+                  {"</s>", PieceType::kControl},
+                  {"<unk>", PieceType::kUnknown},
+                  {"\u2581"}};
+  for (const std::string piece : {"<2fr>", "<2zh_Hant>"}) {
+    model.pieces.push_back({piece, PieceType::kUserDefined});
+  }
+  SetConfig("pad_token", "<pad>");
+  scratch_.Write("spiece.model", model.Serialized());
+  expect_prompts(false);
+}
+
+// A vocabulary of another class has no languages, whatever its pieces are.
+TEST_F(TranslatorTest, LanguagesOfMadladAreT5Tokenizers) {
+  Copy("madlad");
+  SetConfig("tokenizer_class", "PreTrainedTokenizerFast");
+  EXPECT_TRUE(Load().value()->languages().empty());
 }
 
 TEST_F(TranslatorTest, WhatIsNotSupportedIsRefusedByName) {

@@ -183,7 +183,7 @@ TEST_P(TranslatorTextsTest, BatchesOfSeveralDirectionsAreTransformers) {
   }
 }
 
-// Those of them whose directions have a source.
+// Translators whose directions have a source.
 class SourceAndTargetTest : public TranslatorTextsTest {};
 
 TEST_P(SourceAndTargetTest, FromAndToTakeCodesAndNames) {

@@ -112,6 +112,12 @@ std::string SpeechDeltas::Add(const TranscriptSegment& segment) {
   if (!segment.language.empty()) {
     sent["language"] = LanguageName(segment.language);
   }
+  if (segment.words) {
+    const json::object whole = ToJson(segment);
+    for (const char* const field : {"start", "end", "words"}) {
+      sent[field] = whole.at(field);
+    }
+  }
   return EventOf({{"type", "transcript.text.delta"},
                   {"delta", delta},
                   {"segment", std::move(sent)}});

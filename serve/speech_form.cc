@@ -424,10 +424,12 @@ absl::Status CheckTogether(const SpeechCall& call) {
     return Wrong(*times, " needs response_format verbose_json");
   }
   const SpeechField* const words = FindGiven(call.given, "word_timestamps");
-  if (words != nullptr && call.options.word_timestamps &&
+  if (words != nullptr && call.options.word_timestamps && !call.stream &&
       (call.format == SpeechFormat::kJson ||
        call.format == SpeechFormat::kText)) {
-    return Wrong(*words, " needs response_format verbose_json, srt or vtt");
+    return Wrong(*words,
+                 " needs stream true or response_format verbose_json, srt or "
+                 "vtt");
   }
   RETURN_IF_ERROR(CheckSubtitles(call));
   const SpeechField* const alternatives =

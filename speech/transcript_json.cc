@@ -29,26 +29,6 @@ json::array JsonOf(const std::vector<TranscriptWord>& words) {
   return array;
 }
 
-json::object JsonOf(const TranscriptSegment& segment) {
-  json::object object = {{"id", segment.id},
-                         {"seek", segment.seek},
-                         {"start", segment.start},
-                         {"end", segment.end},
-                         {"text", segment.text},
-                         {"tokens", JsonOf(segment.tokens)},
-                         {"temperature", segment.temperature},
-                         {"avg_logprob", segment.avg_logprob},
-                         {"compression_ratio", segment.compression_ratio},
-                         {"no_speech_prob", segment.no_speech_prob}};
-  if (!segment.language.empty()) object["language"] = segment.language;
-  if (segment.words) {
-    object["start"] = Hundredths(segment.start);
-    object["end"] = Hundredths(segment.end);
-    object["words"] = JsonOf(*segment.words);
-  }
-  return object;
-}
-
 json::object JsonOf(const TranscriptWindow& window) {
   json::array alternatives;
   for (const TranscriptAlternative& alternative : window.alternatives) {
@@ -69,10 +49,30 @@ json::object JsonOf(const TranscriptWindow& window) {
 
 }  // namespace
 
+json::object ToJson(const TranscriptSegment& segment) {
+  json::object object = {{"id", segment.id},
+                         {"seek", segment.seek},
+                         {"start", segment.start},
+                         {"end", segment.end},
+                         {"text", segment.text},
+                         {"tokens", JsonOf(segment.tokens)},
+                         {"temperature", segment.temperature},
+                         {"avg_logprob", segment.avg_logprob},
+                         {"compression_ratio", segment.compression_ratio},
+                         {"no_speech_prob", segment.no_speech_prob}};
+  if (!segment.language.empty()) object["language"] = segment.language;
+  if (segment.words) {
+    object["start"] = Hundredths(segment.start);
+    object["end"] = Hundredths(segment.end);
+    object["words"] = JsonOf(*segment.words);
+  }
+  return object;
+}
+
 json::object ToJson(const Transcript& transcript) {
   json::array segments;
   for (const TranscriptSegment& segment : transcript.segments) {
-    segments.push_back(JsonOf(segment));
+    segments.push_back(ToJson(segment));
   }
   json::object object = {
       {"text", transcript.text},

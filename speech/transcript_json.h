@@ -1,7 +1,7 @@
 // A transcript as JSON, with the fields of openai/whisper's files, `language`
 // in segments that tell theirs, and `windows` if alternatives were requested.
 //
-// Thread safety: a function without state.
+// Thread safety: functions without state.
 #pragma once
 
 #include "base/json.h"
@@ -10,5 +10,6 @@
 namespace espalier {
 
 json::object ToJson(const Transcript& transcript);
+json::object ToJson(const TranscriptSegment& segment);
 
 }  // namespace espalier

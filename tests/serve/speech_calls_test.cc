@@ -306,6 +306,27 @@ TEST_F(SpeechCallsTest, DeltasOfAStreamAreItsText) {
   EXPECT_EQ(done.at("usage").at("seconds"), json::value(4.2));
 }
 
+TEST_F(SpeechCallsTest, SegmentsOfAStreamMayHaveWords) {
+  Serve();
+  const std::string audio = Speech(4.2);
+  const json::object heard =
+      ToJson(Heard(audio, {.temperature = {0}, .word_timestamps = true}));
+  const Events events = ReadEvents(BodyOf({{"file", audio},
+                                           {"stream", "true"},
+                                           {"word_timestamps", "true"},
+                                           {"temperatures", "0"}}));
+  ASSERT_GE(events.all.size(), 2u);
+  for (size_t i = 0; i + 1 < events.all.size(); ++i) {
+    const json::object& told = events.all[i].at("segment").as_object();
+    const json::value& whole =
+        heard.at("segments").at(told.at("id").as_int64());
+    for (const char* const field : {"start", "end", "words"}) {
+      EXPECT_EQ(told.at(field), whole.at(field)) << field;
+    }
+    EXPECT_FALSE(told.at("words").as_array().empty());
+  }
+}
+
 TEST_F(SpeechCallsTest, EachFieldReachesItsOption) {
   Serve();
   const std::string audio = Speech(testing::Cases(2.3, 1.1));
@@ -486,7 +507,7 @@ TEST_F(SpeechCallsTest, WrongFieldsAreRefusedByName) {
        "must be auto"},
       {{{"word_timestamps", "true"}},
        "word_timestamps",
-       "needs response_format verbose_json, srt or vtt"},
+       "needs stream true or response_format verbose_json, srt or vtt"},
       {{{"timestamp_granularities[]", "word"},
         {"response_format", "verbose_json"},
         {"word_timestamps", "false"}},

@@ -3,6 +3,21 @@
 #include "openai/answer_parts.h"
 
 namespace espalier::openai {
+namespace {
+
+void AppendFlag(std::string_view name, bool is_set, std::string* json) {
+  *json += name;
+  *json += is_set ? "true" : "false";
+}
+
+void AppendSpeech(const SpeechCard& speech, std::string* json) {
+  AppendFlag(R"(,"words":)", speech.has_words, json);
+  AppendFlag(R"(,"translates":)", speech.translates, json);
+  AppendField(R"(,"max_audio_seconds":)", speech.max_audio_seconds, json);
+  AppendField(R"(,"max_audio_bytes":)", speech.max_audio_bytes, json);
+}
+
+}  // namespace
 
 std::string WriteModel(const ModelCard& model) {
   std::string json;
@@ -11,9 +26,10 @@ std::string WriteModel(const ModelCard& model) {
   json += R"(,"owned_by":"espalier")";
   AppendField(R"(,"root":)", std::string_view(model.root), &json);
   AppendField(R"(,"parent":null,"max_model_len":)", model.max_model_len, &json);
-  AppendField(R"(,"espalier":{"task":)", std::string_view(model.task), &json);
-  json += R"(,"chat":)";
-  json += model.has_chat_template ? "true" : "false";
+  json += R"(,"espalier":{"task":)";
+  json += model.speech ? R"("transcribe")" : R"("generate")";
+  if (model.speech) AppendSpeech(*model.speech, &json);
+  AppendFlag(R"(,"chat":)", model.has_chat_template, &json);
   json += R"(,"templates":)";
   AppendList(
       model.templates,
@@ -21,8 +37,7 @@ std::string WriteModel(const ModelCard& model) {
         AppendField("", std::string_view(name), &json);
       },
       &json);
-  json += R"(,"traces":)";
-  json += model.has_traces ? "true" : "false";
+  AppendFlag(R"(,"traces":)", model.has_traces, &json);
   AppendField(R"(,"max_num_beams":)", model.limits.max_num_beams, &json);
   AppendField(R"(,"max_n":)", model.limits.max_n, &json);
   AppendField(R"(,"max_tokens":)", model.limits.max_tokens, &json);

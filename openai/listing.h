@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -10,13 +11,21 @@
 
 namespace espalier::openai {
 
+// Fields of a speech model in "espalier".
+struct SpeechCard {
+  bool has_words = false;   // "words": their times and probabilities
+  bool translates = false;  // "translates": to English
+  int64_t max_audio_seconds = 0;
+  int64_t max_audio_bytes = 0;  // a file
+};
+
 struct ModelCard {
   std::string id;       // what calls name
   int64_t created = 0;  // seconds since 1970
   std::string root;     // the directory's name
   int64_t max_model_len = 0;
-  // "espalier": {"task": ...}: "generate" or "transcribe".
-  std::string task = "generate";
+  // "espalier": {"task": ...}: "generate", or "transcribe" if set.
+  std::optional<SpeechCard> speech = std::nullopt;
   bool has_chat_template = false;  // "espalier": {"chat": ...}
   // "espalier": {"templates": ...}: of prompts, the default first.
   std::vector<std::string> templates;

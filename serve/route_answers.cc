@@ -44,6 +44,17 @@ boost::asio::awaitable<int64_t> NumRows(ServerState& server) {
   co_return RowsOf(*co_await model->latest.Read(absl::ZeroDuration()));
 }
 
+std::optional<openai::SpeechCard> SpeechOf(const ServedModel& model,
+                                           const SpeechOptions& options) {
+  const absl::StatusOr<Transcriber>& transcriber = model.transcriber;
+  if (!transcriber.ok()) return std::nullopt;
+  return openai::SpeechCard{
+      .has_words = transcriber->Check({.word_timestamps = true}).ok(),
+      .translates = transcriber->Check({.task = SpeechTask::kTranslate}).ok(),
+      .max_audio_seconds = options.max_audio_seconds,
+      .max_audio_bytes = options.max_audio_bytes};
+}
+
 openai::ModelCard Card(ServerState& server, const std::string& name) {
   const ServedModel& model = *server.model;
   // One request has no more sequences than a body, nor than the engine has room
@@ -59,7 +70,7 @@ openai::ModelCard Card(ServerState& server, const std::string& name) {
           .created = absl::ToUnixSeconds(model.created),
           .root = model.root,
           .max_model_len = description.max_context,
-          .task = model.transcriber.ok() ? "transcribe" : "generate",
+          .speech = SpeechOf(model, server.options.speech),
           .has_chat_template = model.generator.chat_prompts().ok(),
           .templates = model.generator.template_names(),
           .has_traces = server.options.traces != nullptr,

@@ -330,6 +330,16 @@ TEST(ListingTest, ModelsAreAList) {
             R"("max_n":7,"max_tokens":512}}]})");
 }
 
+TEST(ListingTest, ASpeechModelTellsWhatItCan) {
+  ModelCard model;
+  model.speech = SpeechCard{
+      .has_words = true, .max_audio_seconds = 60, .max_audio_bytes = 1 << 20};
+  EXPECT_THAT(WriteModel(model),
+              HasSubstr(R"("espalier":{"task":"transcribe","words":true,)"
+                        R"("translates":false,"max_audio_seconds":60,)"
+                        R"("max_audio_bytes":1048576,"chat":false,)"));
+}
+
 // Whatever a completion or a chat makes its prompt of is taken, and means the
 // same.
 TEST(TokenizeTest, TakesWhatPromptsAreMadeOf) {

@@ -746,7 +746,12 @@ TEST_F(SpeechCallsTest, OtherModelsRefuseByTheFieldModel) {
 TEST_F(SpeechCallsTest, ModelsAndMetricsTellOfTranscriptions) {
   Serve();
   const json::value card = ParseJson(Get("/v1/models").body).value();
-  EXPECT_EQ(card.at("data").at(0).at("espalier").at("task"), "transcribe");
+  const json::value& own = card.at("data").at(0).at("espalier");
+  EXPECT_EQ(own.at("task"), "transcribe");
+  EXPECT_EQ(own.at("words"), true);
+  EXPECT_EQ(own.at("translates"), true);
+  EXPECT_EQ(own.at("max_audio_seconds"), 14400);
+  EXPECT_EQ(own.at("max_audio_bytes"), 25 << 20);
   EXPECT_EQ(Count("transcribed_audio_seconds_total"), 0);
   BodyOf({{"file", Speech(2.5)},
           {"temperatures", "0,1"},
@@ -797,6 +802,12 @@ TEST_F(SpeechCallsTest, OpenAisClientIsServed) {
     GTEST_SKIP() << "no python3 with the module openai";
   }
   EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+TEST_F(SpeechCallsTest, ModelsTellWhetherTheyTranslate) {
+  Serve({}, {.is_multilingual = false});
+  const json::value card = ParseJson(Get("/v1/models").body).value();
+  EXPECT_EQ(card.at("data").at(0).at("espalier").at("translates"), false);
 }
 
 // Also if it has sent more than there are threads.

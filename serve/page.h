@@ -1,7 +1,7 @@
 // The page of a server: one HTML file to try the model with. It loads nothing
-// but this server's own API: /v1/models, /v1/completions and
-// /v1/chat/completions as streams, and the trace of a request that has ended.
-// Texts of users and models are only ever text in it.
+// but this server's own API: /v1/models, /v1/completions, /v1/chat/completions
+// and, of a speech model, /v1/audio as streams, and the trace of a request that
+// has ended. Texts of users and models are only ever text in it.
 //
 // If the server needs an API key, a browser prompts for it as a password before
 // it shows the page, and sends it with the page's calls. If the calls are still

@@ -203,6 +203,10 @@ const clearError = () => {
 /* The control of the field that an error names, or undefined. */
 const controlOf = (param) => {
   const name = String(param ?? "").split(/[.[]/)[0];
+  if (isSpeech()) {
+    return byId(name === "file" ? "audio" : name === "key" ? "key"
+                                          : `speech-${name}`);
+  }
   const known = ALIASES[name] ?? name;
   if (["key", "prompt", "template"].includes(known)) return byId(known);
   return FIELDS.find((field) => field.name === known && isAsked(field))?.control;

@@ -7,6 +7,9 @@ const MAP_HINT = byId("map-hint").textContent;
 
 const tree = new BeamTree(byId("tree"));
 let model = {};
+let audio = null;       /* the File to transcribe */
+let recorded = "";      /* what there is of the recording in `audio` */
+let recording = null;   /* the one that runs */
 let run = null;         /* the request that runs, or ran last */
 let shownItems = [];    /* of the list */
 let pressed = -1;       /* the item whose path alone is lit */
@@ -162,6 +165,11 @@ const completeTree = (events) => {
 const progress = () => {
   const {answer} = run;
   const seconds = ((performance.now() - run.begun) / 1000).toFixed(1);
+  if (run.isSpeech) {
+    const last = answer.segments.at(-1);
+    return last ? `${clock(last.end)} transcribed, ${seconds} s`
+                : "Waiting for the first segment";
+  }
   if (run.hasBeams) {
     return answer.step > 0 ? `Step ${answer.step}, ${seconds} s`
                            : "Waiting for the first step";
@@ -172,12 +180,20 @@ const progress = () => {
 
 const show = () => {
   run.frame = 0;
+  if (run.isSpeech) {
+    showTranscript(run.answer);
+  } else {
+    showSearch();
+  }
+  if (!run.isOver) byId("progress").textContent = progress();
+};
+
+const showSearch = () => {
   showItems(takeNews());
   if (pressed >= shownItems.length) press(-1);
   light(pressed);
   byId("list-hint").textContent = run.hint +
     (tree.isFull ? " The tree is too large to draw all of it." : "");
-  if (!run.isOver) byId("progress").textContent = progress();
 };
 
 /* Once a frame, however many events come. */
@@ -188,8 +204,12 @@ const showSoon = () => {
 const summary = () => {
   const {answer} = run;
   const seconds = (performance.now() - run.begun) / 1000;
-  const parts = [`Done in ${seconds.toFixed(2)} s`,
-                 many(answer.ended().length, ...run.nouns)];
+  const parts = [`Done in ${seconds.toFixed(2)} s`];
+  if (run.isSpeech) {
+    return [...parts, `${clock(answer.seconds, 1)} of audio`,
+            many(answer.segments.length, "segment")].join(" · ") + ".";
+  }
+  parts.push(many(answer.ended().length, ...run.nouns));
   const usage = answer.usage;
   if (usage) {
     const cached = usage.prompt_tokens_details?.cached_tokens;
@@ -208,19 +228,28 @@ const showStatus = (text) => byId("status").replaceChildren(text);
 
 const showRunning = (is) => {
   byId("results").classList.toggle("running", is);
-  byId("list").setAttribute("aria-busy", is);
-  byId("run").disabled = is;
+  for (const id of ["list", "transcript"]) byId(id).setAttribute("aria-busy", is);
+  byId("run").disabled = byId("record").disabled = is;
   byId("stop").disabled = !is;
 };
 
-const pathOf = () => isChat() ? "v1/chat/completions" : "v1/completions";
+const pathOf = () => {
+  if (isSpeech()) return `v1/audio/${speechTask()}`;
+  return isChat() ? "v1/chat/completions" : "v1/completions";
+};
+
+/* The body of a request. Throws a FieldError. */
+const readBody = () => isSpeech()
+  ? readSpeech(model.id, audio, model.espalier)
+  : readRequest(model.id);
 
 const begin = (body) => {
   clearError();
   if (run?.frame) cancelAnimationFrame(run.frame);
-  run = {answer: new Answer(), abort: new AbortController(), frame: 0,
+  run = {answer: isSpeech() ? new SpeechAnswer() : new Answer(),
+         abort: new AbortController(), frame: 0,
          begun: performance.now(), isOver: false, taken: null, ends: [],
-         hasBeams: body.stream_beams === true,
+         isSpeech: isSpeech(), hasBeams: body.stream_beams === true,
          nouns: body.num_beams ? ["hypothesis", "hypotheses"]
                                : ["sample", "samples"],
          hint: body.stream_beams ? BEAMS_HINT : SAMPLES_HINT};
@@ -229,6 +258,7 @@ const begin = (body) => {
   showItems([]);
   press(-1);
   clearMap();
+  clearTranscript("");
   showStatus("Running.");
   byId("status").append(" ", make("span", {id: "progress",
                                            ariaHidden: "true"}));
@@ -238,9 +268,10 @@ const begin = (body) => {
 /* Runs what the form asks for, until it has ended. */
 const start = async () => {
   if (isRunning()) return;
+  if (recording) return endRecording();
   let body;
   try {
-    body = readRequest(model.id);
+    body = readBody();
   } catch (error) {
     clearError();
     return showError(error.message, error.param);
@@ -249,8 +280,11 @@ const start = async () => {
   const own = run;
   try {
     const response = await call(pathOf(), {
-      method: "POST", signal: own.abort.signal, body: writeBody(body),
-      headers: headersOf(key(), {"Content-Type": "application/json"})});
+      method: "POST", signal: own.abort.signal,
+      ...(own.isSpeech
+        ? {body, headers: headersOf(key())}
+        : {body: writeBody(body),
+           headers: headersOf(key(), {"Content-Type": "application/json"})})});
     for await (const data of eventsOf(response)) {
       own.answer.take(data);
       takeBeams();
@@ -273,7 +307,7 @@ const end = (own) => {
   showRunning(false);
   if (!own.error) {
     showStatus(own.end);
-    return showMap(own);
+    return own.isSpeech ? undefined : showMap(own);
   }
   if (own.error.name === "AbortError") return showStatus("Stopped.");
   showStatus(own.answer.hasBegun() ? "Ended by an error." : "Request failed.");
@@ -284,6 +318,83 @@ const end = (own) => {
 
 const stop = () => {
   if (isRunning()) run.abort.abort();
+  if (recording) discardRecording();
+};
+
+/* --- Audio ---------------------------------------------------------------- */
+
+const showRecording = (is) => {
+  byId("record").textContent = is ? "Stop and transcribe" : "Record";
+  byId("record").classList.toggle("on", is);
+  byId("level").hidden = !is;
+  byId("stop").disabled = !is;
+  byId("stop").firstChild.textContent = is ? "Discard " : "Stop ";
+  byId("audio").disabled = is;
+};
+
+const beginRecording = async () => {
+  clearError();
+  byId("record").disabled = true;
+  try {
+    const longest = longestRecording();
+    recording = await Recording.begin((seconds, level) => {
+      byId("recorded").textContent = clock(Math.floor(seconds));
+      byId("level").value = level;
+      if (seconds >= longest) endRecording();
+    }, () => endRecording());
+  } catch (error) {
+    byId("record").disabled = false;
+    return showError(error.message);
+  }
+  /* A file may have been sent while the browser asked for permission. */
+  if (isRunning()) return discardRecording();
+  byId("record").disabled = false;
+  byId("recorded").textContent = clock(0);
+  showRecording(true);
+  showStatus("Recording.");
+};
+
+/* The seconds that the server takes. */
+const longestRecording = () => Math.min(
+  model.espalier.max_audio_seconds ?? Infinity,
+  (model.espalier.max_audio_bytes - WAV_HEADER_BYTES) / (2 * SPEECH_RATE)
+    || Infinity);
+
+/* Ends the recording, and transcribes it. */
+const endRecording = async () => {
+  const own = recording;
+  if (!own) return;
+  recording = null;
+  showRecording(false);
+  if (own.blocks.length === 0) {
+    own.close();
+    showStatus("No request yet.");
+    return showError("Nothing was recorded.");
+  }
+  byId("record").disabled = true;
+  const file = await own.end();
+  byId("record").disabled = false;
+  audio = new File([file], "recording.wav", {type: file.type});
+  byId("audio").value = "";
+  recorded = `Recording of ${clock(Math.floor(own.seconds))}`;
+  byId("recorded").textContent = recorded;
+  byId("save-audio").hidden = false;
+  start();
+};
+
+const discardRecording = () => {
+  recording.close();
+  recording = null;
+  byId("recorded").textContent = recorded;
+  if (isRunning()) return;
+  showRecording(false);
+  showStatus("Discarded the recording.");
+};
+
+const takeFile = () => {
+  audio = byId("audio").files[0] ?? null;
+  byId("recorded").textContent = recorded = "";
+  byId("save-audio").hidden = true;
 };
 
 /* --- Pages ---------------------------------------------------------------- */
@@ -328,14 +439,18 @@ const showMap = async (own) => {
   }
 };
 
+const save = (blob, name) => {
+  const url = URL.createObjectURL(blob);
+  make("a", {href: url, download: name}).click();
+  setTimeout(() => URL.revokeObjectURL(url), 10000);
+};
+
 const saveTrace = async () => {
   const own = run;
   try {
     const response = await call(`${tracePath(own)}?format=html`,
                                 {headers: headersOf(key())});
-    const url = URL.createObjectURL(await response.blob());
-    make("a", {href: url, download: `${own.answer.id}.html`}).click();
-    setTimeout(() => URL.revokeObjectURL(url), 10000);
+    save(await response.blob(), `${own.answer.id}.html`);
   } catch (error) {
     showError(error.message);
   }
@@ -346,7 +461,7 @@ const saveTrace = async () => {
 const copyCurl = async () => {
   let command;
   try {
-    command = curlOf(pathOf(), readRequest(model.id), key() !== "");
+    command = curlOf(pathOf(), readBody(), key() !== "");
   } catch (error) {
     clearError();
     return showError(error.message, error.param);
@@ -381,6 +496,11 @@ const loadModel = async () => {
   }
   clearError();
   byId("model").textContent = byId("model").title = model.id ?? "";
+  document.body.classList.toggle("speech",
+                                 model.espalier?.task === "transcribe");
+  byId("task").hidden = byId("language-row").hidden =
+    !model.espalier?.translates;
+  byId("transcript-hint").hidden = !model.espalier?.words;
   byId("kind").hidden = !model.espalier?.chat;
   takeLimits(model.espalier ?? {});
   takeTemplates(model.espalier?.templates ?? []);
@@ -389,6 +509,7 @@ const loadModel = async () => {
 FIELDS.forEach(addField);
 showFields();
 showItems([]);
+clearTranscript("Choose a file or record to see the transcript here.");
 byId("form").addEventListener("change", showFields);
 byId("form").addEventListener("submit", (event) => {
   event.preventDefault();
@@ -397,6 +518,11 @@ byId("form").addEventListener("submit", (event) => {
 byId("stop").addEventListener("click", stop);
 byId("curl").addEventListener("click", copyCurl);
 byId("save").addEventListener("click", saveTrace);
+byId("audio").addEventListener("change", takeFile);
+byId("record").addEventListener("click", () =>
+  recording ? endRecording() : beginRecording());
+byId("transcript").addEventListener("click", showWord);
+byId("save-audio").addEventListener("click", () => save(audio, audio.name));
 byId("key").addEventListener("change", loadModel);
 document.addEventListener("keydown", (event) => {
   if (event.key === "Escape") stop();

@@ -118,12 +118,16 @@ class Answer {
   }
 }
 
-/* The request as a command of a shell. */
+/* The request as a command of a shell. A file stands there by its name. */
 const curlOf = (path, body, hasKey) => {
   const quote = (text) => `'${text.replaceAll("'", "'\\''")}'`;
+  const parts = body instanceof FormData
+    ? [...body].map(([name, value]) => value instanceof File
+        ? `-F ${quote(`${name}=@"${value.name}"`)}`
+        : `--form-string ${quote(`${name}=${value}`)}`)
+    : ["-H 'Content-Type: application/json'",
+       `-d ${quote(writeBody(body, 1).replace(/\n */g, " "))}`];
   return [`curl -N ${quote(new URL(path, location.href).href)}`,
-          "-H 'Content-Type: application/json'",
-          ...(hasKey ? ['-H "Authorization: Bearer $API_KEY"'] : []),
-          `-d ${quote(writeBody(body, 1).replace(/\n */g, " "))}`]
+          ...(hasKey ? ['-H "Authorization: Bearer $API_KEY"'] : []), ...parts]
     .join(" \\\n  ");
 };

@@ -100,6 +100,22 @@ class SpeechCallsTest : public ServerFixture {
   absl::StatusOr<Generator> Load() const {
     return Generator::Load(directory_->path(), {.num_threads = 1});
   }
+  // Runs a program of tests/serve/ with the server's address and three seconds
+  // of audio, and expects that it ends well.
+  void ExpectServes(std::string_view program, std::string_view what_lacks) {
+    const std::string audio = directory_->files().Write("talk.wav", Speech(3));
+    const std::string command =
+        Concat("python3 -B '", SourcePath(Concat("tests/serve/", program)),
+               "' ", server_->url(), " '", audio, "'");
+    const int status = std::system(command.c_str());
+    ASSERT_TRUE(WIFEXITED(status));
+    constexpr int kSkipped = 77;
+    constexpr int kNoProgram = 127;
+    if (WEXITSTATUS(status) == kSkipped || WEXITSTATUS(status) == kNoProgram) {
+      GTEST_SKIP() << what_lacks;
+    }
+    EXPECT_EQ(WEXITSTATUS(status), 0);
+  }
   // Returns the transcript that the model makes without a server.
   Transcript Heard(const std::string& bytes,
                    const TranscribeOptions& options = {}) const {
@@ -790,18 +806,12 @@ TEST_F(SpeechCallsTest, ManyAtOnceAreEachAsAlone) {
 
 TEST_F(SpeechCallsTest, OpenAisClientIsServed) {
   Serve();
-  const std::string audio = directory_->files().Write("talk.wav", Speech(3));
-  const std::string command =
-      Concat("python3 -B '", SourcePath("tests/serve/audio_client.py"), "' ",
-             server_->url(), " '", audio, "'");
-  const int status = std::system(command.c_str());
-  ASSERT_TRUE(WIFEXITED(status));
-  constexpr int kSkipped = 77;
-  constexpr int kNoProgram = 127;
-  if (WEXITSTATUS(status) == kSkipped || WEXITSTATUS(status) == kNoProgram) {
-    GTEST_SKIP() << "no python3 with the module openai";
-  }
-  EXPECT_EQ(WEXITSTATUS(status), 0);
+  ExpectServes("audio_client.py", "no python3 with the module openai");
+}
+
+TEST_F(SpeechCallsTest, ThePageTranscribesAFileAndTheMicrophone) {
+  Serve();
+  ExpectServes("page/speech_page_client.py", "no python3 and Chromium");
 }
 
 TEST_F(SpeechCallsTest, ModelsTellWhetherTheyTranslate) {

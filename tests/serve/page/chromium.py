@@ -30,7 +30,7 @@ def find_chromium() -> str | None:
 
 
 class Chromium:
-    def __init__(self):
+    def __init__(self, *flags: str):
         self._profile = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         to_child, self._out = os.pipe()
         self._in, from_child = os.pipe()
@@ -40,7 +40,7 @@ class Chromium:
             str(to_child), str(from_child), "--", find_chromium(),
             "--headless=new", "--no-sandbox", "--disable-gpu",
             "--disable-dev-shm-usage", "--remote-debugging-pipe",
-            f"--user-data-dir={self._profile.name}", "about:blank"]
+            f"--user-data-dir={self._profile.name}", *flags, "about:blank"]
         self._process = subprocess.Popen(
             command, pass_fds=(to_child, from_child),
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -205,6 +205,14 @@ class Page:
 
     def click(self, selector: str):
         self.run(f"document.querySelector({json.dumps(selector)}).click()")
+
+    def choose_file(self, selector: str, path: Path):
+        """Puts a file into an input, as if chosen there."""
+        handle = self.call(
+            "Runtime.evaluate",
+            expression=f"document.querySelector({json.dumps(selector)})")
+        self.call("DOM.setFileInputFiles", files=[str(path)],
+                  objectId=handle["result"]["objectId"])
 
     def save_screenshot(self, path: Path, whole=False):
         data = self.call("Page.captureScreenshot", format="png",

@@ -25,6 +25,17 @@ def choice_event(index: int, text: str, **more) -> dict:
                          **more}]}
 
 
+def form_of(content_type: str, data: bytes) -> dict:
+    boundary = content_type.partition("boundary=")[2].encode()
+    fields = {}
+    for part in data.split(b"--" + boundary)[1:-1]:
+        head, _, value = part.removeprefix(b"\r\n").partition(b"\r\n\r\n")
+        name = re.search(rb'; name="([^"]*)"', head)[1].decode()
+        value = value.removesuffix(b"\r\n")
+        fields[name] = value if b"filename=" in head else value.decode()
+    return fields
+
+
 class _HttpServer(ThreadingHTTPServer):
     """Closes open connections with itself: browsers open one ahead of need,
     and a thread that reads there would answer for a server that is gone."""
@@ -56,7 +67,8 @@ class _HttpServer(ThreadingHTTPServer):
 
 class ScriptedServer:
     """Events are objects, or bytes that go out as they are, or seconds to wait,
-    or "close". Every stream ends as the script does."""
+    or "close". Every stream ends as the script does. A form is noted as its
+    fields, in their order, with the bytes of files."""
 
     def __init__(self, html: str, policy: str):
         self.html = html
@@ -77,7 +89,7 @@ class ScriptedServer:
         self._server.shutdown()
         self._server.server_close()
 
-    def _stream(self, write):
+    def _stream(self, write, end=b"data: [DONE]\n\n"):
         for event in self.script:
             if event == "close":
                 return
@@ -88,7 +100,7 @@ class ScriptedServer:
             else:
                 data = json.dumps({"id": "cmpl-1", **event})
                 write(f"data: {data}\n\n".encode())
-        write(b"data: [DONE]\n\n")
+        write(end)
 
     def _handler(self):
         server = self
@@ -134,7 +146,10 @@ class ScriptedServer:
 
             def do_POST(self):
                 length = int(self.headers["Content-Length"])
-                body = json.loads(self.rfile.read(length))
+                data = self.rfile.read(length)
+                is_form = "boundary=" in self.headers["Content-Type"]
+                body = (form_of(self.headers["Content-Type"], data) if is_form
+                        else json.loads(data))
                 server.requests.append((self.path, body))
                 if not self.may():
                     return None
@@ -145,7 +160,10 @@ class ScriptedServer:
                 self.send_header("Content-Type", "text/event-stream")
                 self.end_headers()
                 try:
-                    server._stream(self.wfile.write)
+                    if is_form:
+                        server._stream(self.wfile.write, end=b"")
+                    else:
+                        server._stream(self.wfile.write)
                 except ConnectionError:
                     server.num_dropped += 1
                 return None

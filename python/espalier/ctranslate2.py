@@ -8,12 +8,13 @@ Names, defaults and results are CTranslate2's, of tokens as strings. A directory
 one of its converters or of transformers (docs/models.md). Requests of all calls run
 together, so `max_batch_size` and `batch_type` are checked and change nothing.
 
-Beam search is CTranslate2's (docs/groups.md), token for token, but for three things:
-the length that divides a score counts a `target_prefix` of one token, and no longer
-prefix and no prompt; a hypothesis may end right after the prefix; repetition_penalty
-and no_repeat_ngram_size are transformers' and see the decoder's start. Samples are drawn from the same distribution by other random
-numbers. An argument that is not supported is refused by its name, unless it has its
-default.
+Beam search is CTranslate2's (docs/groups.md), token for token, but that the length
+which divides a score counts a `target_prefix` of one token, and no longer prefix and
+no prompt; that a hypothesis may end right after the prefix; that repetition_penalty
+and no_repeat_ngram_size are transformers' and see the decoder's start; and that a
+limit beyond the model's context is the context. Samples are drawn from the same
+distribution by other random numbers. An argument that is not supported is refused by
+its name, unless it has its default.
 """
 
 from __future__ import annotations
@@ -21,12 +22,13 @@ from __future__ import annotations
 import json
 import math
 import os
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
-from typing import Any, Generic, TypeVar, Union
+from typing import Any, Generic, NoReturn, TypeVar, Union
 
 from ._espalier import Requests, RequestOutput
 from .errors import InvalidArgument
@@ -136,7 +138,8 @@ class _Batch:
     """The running requests of one call, for which any thread may wait."""
 
     def __init__(self, llm: LLM, examples: Sequence[_Example]) -> None:
-        self._lock = threading.Lock()
+        self._changed = threading.Condition()
+        self._is_watched = False  # by a thread that waits, and tells the others
         self._requests = Requests()
         self._answers: dict[int, RequestOutput | BaseException | None] = {}
         parsed = [None if e.params is None else parse(e.params, {}) for e in examples]
@@ -151,19 +154,41 @@ class _Batch:
             self._answers[i] = answer
 
     def is_done(self, index: int) -> bool:
-        with self._lock:
-            self._take()
+        with self._changed:
+            if not self._is_watched:
+                self._take()
             return index in self._answers
 
     def wait(self, index: int) -> RequestOutput | None:
-        with self._lock:
+        with self._changed:
             while index not in self._answers:
-                self._requests.wait(3600)
-                self._take()
+                if self._is_watched:
+                    self._changed.wait()
+                else:
+                    self._watch()
             answer = self._answers[index]
         if isinstance(answer, BaseException):
-            raise answer
+            _raise(answer, index)
         return answer
+
+    def _watch(self) -> None:
+        self._is_watched = True
+        self._changed.release()
+        try:
+            self._requests.wait(3600)
+        finally:
+            self._changed.acquire()
+            self._is_watched = False
+            self._take()
+            self._changed.notify_all()
+
+
+def _raise(error: BaseException, index: int) -> NoReturn:
+    """Raises the error of an example, which may be raised again."""
+    note = f"example {index}"
+    if sys.version_info >= (3, 11) and note not in getattr(error, "__notes__", ()):
+        error.add_note(note)
+    raise error.with_traceback(None)
 
 
 def _refuse_others(**arguments: tuple[Any, Any]) -> None:
@@ -204,6 +229,31 @@ class _Search:
     sampling_topp: float
     sampling_temperature: float
 
+    def __post_init__(self) -> None:
+        _check("beam_size", self.beam_size, self.beam_size >= 1, "at least 1")
+        _check("patience", self.patience, self.patience > 0, "above 0")
+        _check(
+            "num_hypotheses",
+            self.num_hypotheses,
+            self.num_hypotheses >= 1,
+            "at least 1",
+        )
+        _check(
+            "repetition_penalty",
+            self.repetition_penalty,
+            self.repetition_penalty > 0,
+            "above 0",
+        )
+        _check(
+            "sampling_topk", self.sampling_topk, self.sampling_topk >= 0, "at least 0"
+        )
+        _check(
+            "sampling_topp",
+            self.sampling_topp,
+            0 < self.sampling_topp <= 1,
+            "in (0, 1]",
+        )
+
     def params(self) -> dict[str, Any]:
         """The params of a request (docs/request_format.md)."""
         params: dict[str, Any] = {
@@ -243,15 +293,25 @@ class _Search:
         return log_prob / math.pow(max(length, 1), self.length_penalty)
 
 
-def _lengths(least: int, most: int, before: int, names: str) -> dict[str, int]:
-    """The limits of what follows the `before` tokens that count in both."""
-    if most <= before:
-        raise ValueError(
-            f"{names} must be above the {before} tokens before, got {most}"
-        )
+def _check(name: str, value: Any, is_right: bool, bounds: str) -> None:
+    if not is_right:
+        error = InvalidArgument(f"{name} must be {bounds}, got {value}")
+        error.field, error.value = name, str(value)
+        raise error
+
+
+def _lengths(
+    least: tuple[str, int], most: tuple[str, int], before: int, room: int
+) -> dict[str, int] | None:
+    """The limits of what follows the `before` tokens that count in both, and for
+    which a context has `room`; None if nothing may follow. Each has its name."""
+    _check(*most, most[1] >= 1, "at least 1")
+    _check(*least, 0 <= least[1] <= most[1], f"in [0, {most[1]}], that is {most[0]}")
+    if most[1] <= before:
+        return None
     return {
-        "max_new_tokens": most - before,
-        "min_new_tokens": max(0, least - before),
+        "max_new_tokens": min(most[1] - before, max(1, room)),
+        "min_new_tokens": max(0, least[1] - before),
     }
 
 
@@ -329,6 +389,7 @@ class _Vocabulary:
         before = [self.bos] if self._config.get("add_source_bos") else []
         after = self.ends[:1] if self._config.get("add_source_eos") else []
         ids: list[Any] = self.ids(tokens, "source")
+        _check("max_input_length", max_length, max_length >= 0, "at least 0")
         if max_length > 0:
             ids = ids[: max(0, max_length - len(before) - len(after))]
         return before + ids + after
@@ -389,13 +450,15 @@ class _Model:
     ) -> None:
         """Loads a directory, for one engine of `inter_threads * intra_threads`
         threads, whose queue has room for all calls. `options` are those of
-        espalier.LLM."""
+        espalier.LLM which no argument here stands for."""
         _refuse_others(
             flash_attention=(flash_attention, False),
             tensor_parallel=(tensor_parallel, False),
             files=(files, None),
             max_queued_batches=(max(max_queued_batches, 0), 0),
         )
+        _check("inter_threads", inter_threads, inter_threads >= 1, "at least 1")
+        _check("intra_threads", intra_threads, intra_threads >= 0, "at least 0")
         if not isinstance(device_index, int):
             raise ValueError(f"device_index must be one number, got {device_index!r}")
         if not isinstance(compute_type, str):
@@ -435,6 +498,7 @@ class _Model:
         suppressed = [
             self._vocabulary.ids(tokens, "suppress_sequences", allow_unk=False)
             for tokens in suppress_sequences or ()
+            if tokens
         ]
         # A bad word that ends the search is none here.
         tokens = [sequence[0] for sequence in suppressed if len(sequence) == 1]
@@ -501,15 +565,18 @@ class _Model:
     def _scores(
         self, prompts: list[list[int]], targets: list[list[int]], offset: int
     ) -> list[ScoringResult]:
-        scored = [i for i, target in enumerate(targets) if target]
+        scored = [i for i, target in enumerate(targets) if target and prompts[i]]
         answers = self.llm.score(
             [prompts[i] for i in scored], [[targets[i]] for i in scored]
         )
-        results = [ScoringResult([], []) for _ in targets]
+        # Without a prompt nothing runs there, either.
+        log_probs = [[0.0] * len(target) for target in targets]
         for i, (score,) in zip(scored, answers):
-            names = self._vocabulary.names(targets[i])
-            results[i] = ScoringResult(names[offset:], score.logprobs[offset:])
-        return results
+            log_probs[i] = score.logprobs
+        return [
+            ScoringResult(self._vocabulary.names(target[offset:]), own[offset:])
+            for target, own in zip(targets, log_probs)
+        ]
 
 
 def _found(
@@ -538,8 +605,9 @@ class _Steps(Iterator[GenerationStepResult]):
         num_hypotheses: int,
     ) -> None:
         self._vocabulary = vocabulary
+        self._lock = threading.Lock()
         self._requests = Requests()
-        self._ready: deque[GenerationStepResult] = deque()
+        self._ready: deque[GenerationStepResult | tuple[int, BaseException]] = deque()
         self._counts: dict[tuple[int, int], int] = {}
         self._stopped: set[int] = set()
         parsed = [None if e.params is None else parse(e.params, {}) for e in examples]
@@ -557,17 +625,25 @@ class _Steps(Iterator[GenerationStepResult]):
         self._requests.cancel(batch_id)
 
     def __next__(self) -> GenerationStepResult:
+        if not self._lock.acquire(blocking=False):
+            raise ValueError("another thread reads these steps")
+        try:
+            return self._next()
+        finally:
+            self._lock.release()
+
+    def _next(self) -> GenerationStepResult:
         while True:
             while self._ready:
                 step = self._ready.popleft()
+                if isinstance(step, tuple):
+                    _raise(step[1], step[0])
                 if step.batch_id not in self._stopped:
                     return step
             if not len(self._requests):
                 raise StopIteration
             self._requests.wait(3600)
             for i, pieces, answer in self._requests.take():
-                if isinstance(answer, BaseException):
-                    raise answer
                 for piece in pieces:
                     ids, logs = piece.token_ids, None
                     if piece.logprobs is not None:
@@ -577,6 +653,8 @@ class _Steps(Iterator[GenerationStepResult]):
                         ]
                     ended = piece.finish_reason is not None
                     self._append(i, piece.sample, ids, logs, ended)
+                if isinstance(answer, BaseException):
+                    self._ready.append((i, answer))
 
     def _append(
         self,
@@ -728,6 +806,7 @@ class Translator(_Model):
     ) -> Iterator[TranslationResult]:
         """Translates sources as they are read, in order, at most 16 *
         max_batch_size of them ahead; `options` are those of translate_batch."""
+        _check("max_batch_size", max_batch_size, max_batch_size >= 1, "at least 1")
         _check_batches(max_batch_size, batch_type)
         pairs: Iterable[tuple[Tokens, Tokens | None]] = (
             ((tokens, None) for tokens in source)
@@ -778,19 +857,13 @@ class Translator(_Model):
         first `offset` tokens."""
         _check_batches(max_batch_size, batch_type)
         _refuse_others(asynchronous=(asynchronous, False))
+        _check("offset", offset, offset >= 0, "at least 0")
         targets = _as_many(target, len(source), "target")
-        limit = max_input_length or None
+        limit = max_input_length - 1 if max_input_length > 0 else None
+        end = self._vocabulary.ends[:1]
         return self._scores(
-            [
-                self._vocabulary.source_ids(tokens, max_input_length)
-                for tokens in source
-            ],
-            [
-                (self._vocabulary.ids(tokens, "target") + self._vocabulary.ends[:1])[
-                    :limit
-                ]
-                for tokens in targets
-            ],
+            [self._vocabulary.source_ids(own, max_input_length) for own in source],
+            [self._vocabulary.ids(own, "target")[:limit] + end for own in targets],
             offset,
         )
 
@@ -808,21 +881,21 @@ class Translator(_Model):
         if not self._vocabulary.has_text(source):
             return _Example(ids, None, prefix[:max_decoding_length])
         own = dict(params)
-        if len(prefix) == 1:
+        # One that is forced counts in lengths, but what ends a search would end it.
+        if len(prefix) == 1 and prefix[0] not in params["eos_token_id"]:
             own["forced_bos_token_id"], prefix = prefix[0], []
         elif prefix:
             own["decoder_prompt_tokens"] = prefix
-        return _Example(
-            ids,
-            own
-            | _lengths(
-                min_decoding_length,
-                max_decoding_length,
-                len(prefix),
-                "max_decoding_length",
-            ),
-            prefix,
+        facts = self.llm.model
+        lengths = _lengths(
+            ("min_decoding_length", min_decoding_length),
+            ("max_decoding_length", max_decoding_length),
+            len(prefix),
+            facts["max_context"] - len(facts["decoder_prompt"]) - len(prefix),
         )
+        if lengths is None:
+            return _Example(ids, None, prefix[:max_decoding_length])
+        return _Example(ids, own | lengths, prefix)
 
 
 class Generator(_Model):
@@ -892,14 +965,21 @@ class Generator(_Model):
         ends = params["eos_token_id"]
         static = self._vocabulary.ids(static_prompt or (), "static_prompt")
         params["prefix_cache"] = cache_static_prompt or not static
+        room = int(self.llm.model["max_context"])
         examples = []
         for tokens in start_tokens:
             prompt = self._vocabulary.ids(tokens, "start_tokens")
             if not prompt:
                 raise InvalidArgument("start_tokens must not be empty, got []")
             prefix = prompt[1:] if include_prompt_in_result else []
-            lengths = _lengths(min_length, max_length, len(prefix), "max_length")
-            examples.append(_Example(static + prompt, params | lengths, prefix))
+            lengths = _lengths(
+                ("min_length", min_length),
+                ("max_length", max_length),
+                len(prefix),
+                room - len(static) - len(prompt),
+            )
+            own = None if lengths is None else params | lengths
+            examples.append(_Example(static + prompt, own, prefix[:max_length]))
 
         def make(i: int, found: list[_Hypothesis]) -> GenerationResult:
             first = self._vocabulary.ids(start_tokens[i][:1], "start_tokens")

@@ -4,6 +4,8 @@ tokens as LLM's."""
 import itertools
 import json
 import random
+import threading
+import time
 
 import pytest
 
@@ -114,6 +116,88 @@ def test_greedy_prefixes_and_scores_are_those_of_ctranslate2(name):
                 other.is_last,
             )
             assert one.log_prob == pytest.approx(other.log_prob, rel=1e-5, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    "source, prefix, options",
+    [
+        # A prefix as long as the limit, or longer, beside others.
+        ([4, 4], [6, 1], {"max_decoding_length": 3}),
+        ([4], [3], {"max_decoding_length": 3}),
+        ([4], ["</s>"], {"max_decoding_length": 5}),
+        (
+            [4],
+            None,
+            {"end_token": "t55", "beam_size": 1},
+        ),  # whose limit is above the context
+        ([4], None, {"suppress_sequences": [[]], "max_decoding_length": 4}),
+        ([0, 3], [2, 2], {"max_decoding_length": 4}),
+    ],
+)
+def test_borders_are_those_of_ctranslate2(source, prefix, options):
+    peer = pytest.importorskip("ctranslate2")
+    directory = FAMILIES / "ctranslate2_marian"
+    tokens = vocabulary_of(directory)[4:-1]
+    make = lambda length: [length] if isinstance(length, str) else tokens[:length]
+    many = [make(length) for length in source]
+    prefixes = None if prefix is None else [make(length) for length in prefix]
+    theirs = peer.Translator(str(directory), compute_type="float32", **ONE_THREAD)
+    ours = ctranslate2.Translator(directory, compute_type="float32", **ONE_THREAD)
+    found = ours.translate_batch(many, prefixes, **options)
+    expected = theirs.translate_batch(many, prefixes, **options)
+    assert [f.hypotheses for f in found] == [e.hypotheses for e in expected]
+
+
+def test_scores_are_cut_as_ctranslate2_cuts_them():
+    peer = pytest.importorskip("ctranslate2")
+    directory = FAMILIES / "ctranslate2_marian"
+    tokens = vocabulary_of(directory)[4:-1]
+    theirs = peer.Translator(str(directory), compute_type="float32", **ONE_THREAD)
+    ours = ctranslate2.Translator(directory, compute_type="float32", **ONE_THREAD)
+    source, target = [tokens[:4], [], tokens[:9]], [tokens[:5], tokens[:2], []]
+    for limit in (0, 1, 2, 3, 6, 1024):
+        expected = theirs.score_batch(source, target, max_input_length=limit)
+        found = ours.score_batch(source, target, max_input_length=limit)
+        for one, other in zip(found, expected, strict=True):
+            assert one.tokens == other.tokens, limit
+            assert one.log_probs == pytest.approx(other.log_probs, rel=1e-5, abs=1e-5)
+
+
+def test_done_does_not_wait_while_another_thread_does(translator):
+    tokens = vocabulary_of(FAMILIES / "ctranslate2_marian")[4:-1]
+    results = translator.translate_batch(
+        [tokens[:5]] * 2000, beam_size=5, asynchronous=True, end_token=[]
+    )
+    waits = threading.Thread(target=results[-1].result)
+    waits.start()
+    time.sleep(0.01)
+    before = time.monotonic()
+    results[-2].done()
+    took = time.monotonic() - before
+    results[0].result()  # of another thread's wait
+    assert waits.is_alive() and took < 0.5
+    del results
+    waits.join()
+
+
+def test_steps_have_one_reader(generator):
+    steps = generator.generate_tokens(["▁Hello"], max_length=100, end_token=[])
+    errors = []
+
+    def read():
+        try:
+            for _ in steps:
+                pass
+        except ValueError as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=read) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    assert all("another thread" in str(error) for error in errors)
 
 
 def test_a_directory_of_transformers_has_the_pieces_of_its_tokenizer(generator):
@@ -236,7 +320,7 @@ def test_an_empty_source_is_not_run(translator):
         ({"coverage_penalty": 0.2}, "coverage_penalty is not supported, got 0.2"),
         ({"batch_type": "words"}, "batch_type"),
         ({"max_batch_size": -1}, "max_batch_size"),
-        ({"beam_size": 0}, "beam"),
+        ({"beam_size": 0}, "beam_size must be at least 1, got 0"),
         ({"num_hypotheses": 3}, "num_"),
         ({"length_penalty": 0, "num_hypotheses": 2}, "length_penalty"),
         ({"sampling_topk": 4}, "sampling_topk"),
@@ -245,6 +329,10 @@ def test_an_empty_source_is_not_run(translator):
         ({"max_decoding_length": 0}, "max_decoding_length"),
         ({"target_prefix": [["t9"], ["t9"]]}, "target_prefix"),
         ({"callback": print}, "callback"),
+        ({"beam_size": 1, "patience": -1}, "patience"),
+        ({"sampling_topp": 0}, "sampling_topp"),
+        ({"min_decoding_length": 9, "max_decoding_length": 8}, "min_decoding_length"),
+        ({"max_input_length": -5}, "max_input_length"),
     ],
 )
 def test_wrong_arguments_are_refused_by_name(translator, options, message):
@@ -259,6 +347,8 @@ def test_a_text_in_place_of_tokens_is_refused(translator, generator):
         generator.generate_batch(["Hello"])
     with pytest.raises(ValueError, match="compute_type"):
         ctranslate2.Translator(MODEL, compute_type="int16")
+    with pytest.raises(ValueError, match="inter_threads"):
+        ctranslate2.Translator(MODEL, inter_threads=-1, intra_threads=-1)
     with pytest.raises(TypeError, match="no_such"):
         ctranslate2.Translator(MODEL, no_such=1)
     with pytest.raises(espalier.InvalidArgument, match="start_tokens"):

@@ -17,33 +17,48 @@ from lm_eval.models.huggingface import HFLM  # noqa: E402
 
 from espalier.integrations.lm_eval import EspalierLM  # noqa: E402
 
-END, SPACE, FIRST = 2, 4, 5
+END, BEGINNING, SPACE, FIRST = 2, 3, 4, 5
 
 
 def letter(token):
     return " " if token == SPACE else chr(0x4E00 + token)
 
 
-@pytest.fixture(scope="module")
-def models(tmp_path_factory):
+@pytest.fixture(scope="module", params=["plain", "with a beginning"])
+def models(tmp_path_factory, request):
     """Both models of a small random one, whose tokens are letters."""
     directory = tmp_path_factory.mktemp("qwen3")
     for path in (SOURCE / "tests/data/families/qwen3").iterdir():
         shutil.copy(path, directory)
     size = json.loads((directory / "config.json").read_text())["vocab_size"]
     vocabulary = {letter(i): i for i in range(size) if i != END} | {"<eos>": END}
+    config = {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<eos>"}
+    if request.param != "plain":
+        # Its tokens begin with one of their own, and its defaults penalize.
+        vocabulary["<bos>"] = vocabulary.pop(letter(BEGINNING))
+        config["bos_token"] = "<bos>"
+        (directory / "generation_config.json").write_text(
+            json.dumps({"eos_token_id": [9, END], "repetition_penalty": 3.0})
+        )
     tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(vocabulary, []))
     tokenizer.add_special_tokens([tokenizers.AddedToken("<eos>", special=True)])
+    if request.param != "plain":
+        tokenizer.add_special_tokens([tokenizers.AddedToken("<bos>", special=True)])
+        tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
+            single="<bos> $A", special_tokens=[("<bos>", BEGINNING)]
+        )
     tokenizer.save(str(directory / "tokenizer.json"))
-    (directory / "tokenizer_config.json").write_text(
-        json.dumps({"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<eos>"})
-    )
+    (directory / "tokenizer_config.json").write_text(json.dumps(config))
     ours = EspalierLM(str(directory), dtype="float32", num_threads=1)
     theirs = HFLM(
         pretrained=str(directory),
         device="cpu",
         dtype="float32",
         max_length=ours.max_length,
+    )
+    assert (ours.eot_token_id, ours.prefix_token_id) == (
+        theirs.eot_token_id,
+        theirs.prefix_token_id,
     )
     return ours, theirs, size
 
@@ -102,7 +117,7 @@ def test_generated_texts_are_those_of_hf(models):
         "generate_until",
         [
             (
-                text_of(rng, size, rng.choice([1, 5, ours.max_length])),
+                text_of(rng, size, rng.choice([1, 5, ours.max_length - 14])),
                 {
                     "until": [letter(rng.randrange(FIRST, size))],
                     "max_gen_toks": rng.choice([1, 12]),

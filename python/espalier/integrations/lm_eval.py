@@ -48,7 +48,7 @@ class EspalierLM(TemplateLM):  # type: ignore[misc]
         max_batch_size: int | None = None,
         max_length: int | None = None,
         max_gen_toks: int = 256,
-        add_bos_token: bool = False,
+        add_bos_token: bool | None = None,
         prefix_token_id: int | None = None,
         **options: Any,
     ) -> None:
@@ -58,7 +58,6 @@ class EspalierLM(TemplateLM):  # type: ignore[misc]
             # The harness's default, which is the CPU there, too, without a GPU.
             device="auto" if device in (None, "cuda:0") else device,
             dtype=_DTYPES.get(dtype, dtype),
-            generation_config="none",
             **options,
         )
         # The last token that is scored has a position, too, here.
@@ -72,7 +71,8 @@ class EspalierLM(TemplateLM):  # type: ignore[misc]
 
     @property
     def eot_token_id(self) -> int:
-        return int(self.llm.model["eos_token_ids"][0])
+        eos = self.llm.tokenizer.eos_token_id
+        return int(self.llm.model["eos_token_ids"][0]) if eos is None else eos
 
     @property
     def prefix_token_id(self) -> int:
@@ -85,13 +85,16 @@ class EspalierLM(TemplateLM):  # type: ignore[misc]
     def tok_encode(
         self, string: str, add_special_tokens: bool | None = None, **_: Any
     ) -> list[int]:
+        if add_special_tokens is None:
+            add_special_tokens = self._add_bos is not False and not string.startswith(
+                self._text_of(self.prefix_token_id)
+            )
         return self.llm.tokenizer.encode(
-            string,
-            add_special_tokens=bool(
-                self._add_bos if add_special_tokens is None else add_special_tokens
-            ),
-            parse_special=True,
+            string, add_special_tokens=add_special_tokens, parse_special=True
         )
+
+    def _text_of(self, token: int) -> str:
+        return self.llm.tokenizer.decode([token], skip_special_tokens=False)
 
     def _loglikelihood_tokens(
         self,
@@ -99,6 +102,13 @@ class EspalierLM(TemplateLM):  # type: ignore[misc]
         disable_tqdm: bool = False,
         **_: Any,
     ) -> list[tuple[float, bool]]:
+        requests = list(requests)
+        for i, (_text, _context, continuation) in enumerate(requests):
+            if len(continuation) > self.max_length:
+                raise ValueError(
+                    f"requests[{i}] must have a continuation of at most "
+                    f"{self.max_length} tokens, got {len(continuation)}"
+                )
         # Continuations by their contexts, cut on the left as `hf` cuts them.
         contexts: dict[tuple[int, ...], list[int]] = {}
         continuations: list[Sequence[int]] = []
@@ -107,17 +117,20 @@ class EspalierLM(TemplateLM):  # type: ignore[misc]
             contexts.setdefault(tuple(context[-kept:]), []).append(len(continuations))
             continuations.append(continuation)
         results: list[tuple[float, bool]] = [(0.0, True)] * len(continuations)
-        bar = tqdm(total=len(results), disable=disable_tqdm, desc="loglikelihood")
-        for some in _chunks(contexts.items()):
-            scores = self.llm.score(
-                [list(context) for context, _ in some],
-                [[continuations[i] for i in places] for _, places in some],
-            )
-            for (_context, places), found in zip(some, scores):
-                for i, score in zip(places, found):
-                    results[i] = (score.cumulative_logprob, score.is_greedy)
-                bar.update(len(places))
-        bar.close()
+        with tqdm(total=len(results), disable=disable_tqdm) as bar:
+            for some in _chunks(contexts.items()):
+                scores = self.llm.score(
+                    [list(context) for context, _ in some],
+                    [[continuations[i] for i in places] for _, places in some],
+                )
+                for (_context, places), found in zip(some, scores):
+                    for i, score in zip(places, found):
+                        results[i] = (score.cumulative_logprob, score.is_greedy)
+                        if requests[i][0] is not None:
+                            self.cache_hook.add_partial(
+                                "loglikelihood", requests[i][0], results[i]
+                            )
+                    bar.update(len(places))
         return results
 
     def loglikelihood_rolling(
@@ -147,25 +160,29 @@ class EspalierLM(TemplateLM):  # type: ignore[misc]
     def generate_until(
         self, requests: Sequence[Any], disable_tqdm: bool = False
     ) -> list[str]:
-        eos = self.llm.tokenizer.decode([self.eot_token_id], skip_special_tokens=False)
+        eos = self._text_of(self.eot_token_id)
+        defaults = self.llm.model["defaults"]
         prompts, params, stops = [], [], []
         for request in requests:
             text, given = request.args
             kwargs = normalize_gen_kwargs(given, self.max_gen_toks)
             until = handle_stop_sequences(kwargs.pop("until", None), eos=eos)
             length = int(kwargs.pop("max_gen_toks"))
-            if length >= self.max_length:
-                raise ValueError(
-                    f"max_gen_toks must be below max_length {self.max_length}, got "
-                    f"{length}"
-                )
             own = {k: v for k, v in kwargs.items() if k in _GEN_KWARGS}
             unknown = kwargs.keys() - own.keys()
             if unknown:
                 name = min(unknown)
                 raise ValueError(f"{name} is not supported, got {kwargs[name]!r}")
-            if not own.get("do_sample"):
-                own = {"num_beams": own.get("num_beams", 1), "do_sample": False}
+            if length >= self.max_length:
+                raise ValueError(
+                    f"max_gen_toks must be below max_length {self.max_length}, got "
+                    f"{length}"
+                )
+            if not own.get("do_sample"):  # then the filters say nothing
+                own = {k: v for k, v in own.items() if k == "num_beams"}
+                own["do_sample"] = False
+            elif "top_k" not in own and "top_k" not in defaults:
+                own["top_k"] = 50  # of transformers
             stops.append([stop for stop in until if stop])
             prompts.append(self.tok_encode(text)[length - self.max_length :])
             params.append(

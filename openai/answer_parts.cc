@@ -130,6 +130,12 @@ void AppendScores(const Hypothesis& hypothesis, std::string* out) {
         },
         out);
   }
+  if (!hypothesis.beam_indices.empty()) {
+    *out += R"(,"beam_indices":)";
+    AppendList(
+        hypothesis.beam_indices,
+        [&](int index) { AppendJson(int64_t{index}, out); }, out);
+  }
 }
 
 void AppendRun(const PromptParts& prompt, const Result& result,

@@ -73,7 +73,7 @@ void AppendStopReason(const Hypothesis& hypothesis, const PromptParts& prompt,
                       const Tokenizer* tokenizer, std::string* out);
 
 // ,"score":...,"cum_log_prob":..., and if it has one "legal_log_mass" with
-// "legal_log_masses", those of its tokens.
+// "legal_log_masses", those of its tokens, and "beam_indices".
 void AppendScores(const Hypothesis& hypothesis, std::string* out);
 
 // Appends statistics of a prompt's run: {"steps", "seed", "threshold",

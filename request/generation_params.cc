@@ -44,6 +44,12 @@ absl::Status ValidateReports(const ModelDescription& model,
     RETURN_IF_ERROR(CheckOff("legal_log_mass", params.legal_log_mass, false,
                              "without `logprobs`"));
   }
+  if (params.num_beams == 1 || params.stochastic ||
+      params.num_beam_groups > 1) {
+    RETURN_IF_ERROR(
+        CheckOff("beam_indices", params.beam_indices, false,
+                 "without beams, and with `stochastic` or `num_beam_groups`"));
+  }
   if (params.prompt_logprobs && model.encoder) {
     return InvalidField(
         "`prompt_logprobs` must be unset for a model with an encoder, whose "

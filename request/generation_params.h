@@ -196,6 +196,8 @@ struct GenerationParams {
   // the constraint, or allowed_sequences, allowed there
   // (TokenLogProb::legal_log_mass). Needs `logprobs`.
   bool legal_log_mass = false;
+  // The hypotheses of a beam search have Hypothesis::beam_indices.
+  bool beam_indices = false;
   // The first token of the prompt, counted from 0, that prompt_logprobs are of;
   // 0 is 1, for the first follows nothing. What is before it need not be
   // computed if the prefix cache has it, and has no rows of logits. In

@@ -331,6 +331,9 @@ constexpr ParamField kFields[] = {
      "with logprobs, also the logarithm of the model's probability of all "
      "tokens that a constraint allowed at each place, and their sum",
      Set<&P::legal_log_mass>},
+    {"beam_indices", "", kReports, "",
+     "of beams: for each token which beam it was appended to, by rank from 0",
+     Set<&P::beam_indices>},
     {"logprobs_start", "", kReports, "N",
      "first token of the prompt that prompt_logprobs are of, counted from 0; "
      "those before it come from the prefix cache; default 0, which is as 1",

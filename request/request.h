@@ -90,6 +90,10 @@ struct Hypothesis {
   std::optional<float> legal_log_mass = {};
   // Index of the sample, from 0; 0 for beams.
   int sample = 0;
+  // [tokens], if the request asks for them: the rank, from 0, of the beam that
+  // each token was appended to, among those that lived before its step. The
+  // first token follows beam 0.
+  std::vector<int> beam_indices = {};
 };
 
 // Log-probability of a continuation given its prompt. Values and ranks come

@@ -73,11 +73,13 @@ void RankAsGiven(std::span<const Candidate> candidates,
 
 BeamFrontier::BeamFrontier(int num_beams, int pool_capacity,
                            const StoppingCriteria* criteria,
-                           const LengthPenalty* penalty, TokenTree* tree)
+                           const LengthPenalty* penalty, TokenTree* tree,
+                           std::vector<int>* parent_ranks)
     : num_beams_(num_beams),
       criteria_(criteria),
       penalty_(penalty),
       tree_(tree),
+      parent_ranks_(parent_ranks),
       finished_(pool_capacity),
       live_(1) {
   live_[0].progress = criteria->Begin();
@@ -128,6 +130,7 @@ bool BeamFrontier::Take(const RankedCandidate& ranked, const Step& step,
     return false;
   }
   const TokenTree::Node node = tree_->Append(parent, candidate.token);
+  if (parent_ranks_ != nullptr) parent_ranks_->push_back(beam);
   if (finishes) {
     Record(step, FinishedDecision(candidate_idx, parent,
                                   Finish(node, candidate.cum_log_prob,

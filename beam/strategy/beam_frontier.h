@@ -56,11 +56,12 @@ class BeamFrontier {
     FinishReason reason = FinishReason::kLength;
   };
 
-  // Starts with one live beam, the root. `criteria`, `penalty` and `tree`
-  // outlive this.
+  // Starts with one live beam, the root. If `parent_ranks` is not null, it
+  // receives the rank of each new node's parent among the live beams, by node:
+  // the frontier then appends all nodes of the tree. All pointers outlive this.
   BeamFrontier(int num_beams, int pool_capacity,
                const StoppingCriteria* criteria, const LengthPenalty* penalty,
-               TokenTree* tree);
+               TokenTree* tree, std::vector<int>* parent_ranks = nullptr);
 
   // Applies the candidates of a step, by rank. Each gets a decision; one that
   // both ends and continues gets two.
@@ -88,6 +89,7 @@ class BeamFrontier {
   const StoppingCriteria* const criteria_;
   const LengthPenalty* const penalty_;
   TokenTree* const tree_;
+  std::vector<int>* const parent_ranks_;  // may be null
   FinishedPool finished_;
   std::vector<LiveBeam> live_;
   std::vector<LiveBeam> next_;  // in Advance; afterwards the previous beams

@@ -26,7 +26,8 @@ BeamStrategy::BeamStrategy(const GenerationParams& params,
       stopping_criteria_(params, std::move(constraint), std::move(text)),
       order_(MakeCandidateOrder(params)),
       frontier_(num_beams_, search_termination_.pool_capacity(),
-                &stopping_criteria_, &length_penalty_, &tree_) {}
+                &stopping_criteria_, &length_penalty_, &tree_,
+                params.beam_indices ? &parent_ranks_ : nullptr) {}
 
 bool BeamStrategy::supports_async_scheduling() const {
   return order_->is_best_first() && stopping_criteria_.ends_by_state();
@@ -119,8 +120,19 @@ TokenTree::Node BeamStrategy::node(int rank) const {
 }
 
 std::vector<Hypothesis> BeamStrategy::Hypotheses() const {
-  return HypothesesOf(frontier_.finished().beams(), num_return_sequences_,
-                      tree_);
+  const std::span<const FinishedBeam> beams = frontier_.finished().beams();
+  std::vector<Hypothesis> hypotheses =
+      HypothesesOf(beams, num_return_sequences_, tree_);
+  if (parent_ranks_.empty()) return hypotheses;
+  for (size_t i = 0; i < hypotheses.size(); ++i) {
+    std::vector<int>& indices = hypotheses[i].beam_indices;
+    for (TokenTree::Node node = beams[i].node; node != TokenTree::kRoot;
+         node = tree_.parent(node)) {
+      indices.push_back(parent_ranks_[node]);
+    }
+    std::ranges::reverse(indices);
+  }
+  return hypotheses;
 }
 
 // A hypothesis only moves down in the pool, so those below the returned ones

@@ -95,6 +95,7 @@ class BeamStrategy : public DecodeStrategy {
   const std::unique_ptr<const CandidateOrder> order_;
 
   TokenTree tree_;
+  std::vector<int> parent_ranks_;  // [nodes], if beam_indices are reported
   BeamFrontier frontier_;
   std::vector<RankedCandidate> ranked_;  // buffer of Advance
   int num_generated_ = 0;

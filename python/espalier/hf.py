@@ -5,8 +5,8 @@
 
 The arguments and what is returned are transformers': ids padded on the left by
 an attention mask, a GenerationConfig and keywords over it, sequences padded on
-the right, or with `return_dict_in_generate` an object with `sequences` and
-`sequences_scores`. The search is transformers', token for token
+the right, or with `return_dict_in_generate` an object with `sequences`,
+`sequences_scores` and `beam_indices`. The search is transformers', token for token
 (docs/groups.md), of each prompt alone: processors such as repetition_penalty do not
 see its padding, as transformers' do. Samples are drawn from the same distribution by
 other random numbers.
@@ -14,7 +14,7 @@ other random numbers.
 What is not supported is refused by its name: `logits_processor`,
 `stopping_criteria`, `prefix_allowed_tokens_fn`, `assistant_model`, `streamer`,
 `output_logits`, `output_attentions`, `output_hidden_states`. `output_scores` gives
-`sequences_scores`, as there; `scores` of steps and `beam_indices` are not there.
+`sequences_scores`, as there; `scores` of steps are not there.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ._espalier import RequestOutput
 from .llm import LLM
 from .params import from_transformers, to_dict
 
@@ -46,6 +47,10 @@ class GenerateOutput:
     sequences: Any
     #: [prompts * num_return_sequences]; None unless beams were searched.
     sequences_scores: Any | None = None
+    #: [prompts * num_return_sequences, generated]: the beam, of num_beams for each
+    #: prompt, that a token was appended to; -1 after the end. None unless beams
+    #: were searched.
+    beam_indices: Any | None = None
 
 
 def _lists(ids: Any) -> list[list[int]]:
@@ -167,11 +172,13 @@ def generate(
         if params.get("min_length") and "min_new_tokens" not in own:
             own["min_new_tokens"] = max(0, int(params["min_length"]) - taken)
         requests.append(own)
+    num_beams = int(params.get("num_beams") or defaults.get("num_beams", 1))
+    is_search = num_beams > 1
+    is_dict = bool(setting("return_dict_in_generate"))
+    if is_search and is_dict:
+        for own in requests:
+            own["beam_indices"] = True
     answers = model.generate(rows, requests)
-    num_beams = params.get("num_beams") or (
-        answers[0].usage["defaults"].get("num_beams", 1) if answers else 1
-    )
-    is_search = int(num_beams) > 1
     # A search of transformers ends rows with `pad_token_id or eos_token_id`.
     end = pad or (ends[0] if ends else 0) if is_search else pad
     sequences = [
@@ -181,10 +188,23 @@ def generate(
     ]
     length = max((len(sequence) for sequence in sequences), default=0)
     padded = [sequence + [end] * (length - len(sequence)) for sequence in sequences]
-    if not setting("return_dict_in_generate"):
+    if not is_dict:
         return _like(padded, ids)
     scores = [output.score for answer in answers for output in answer.outputs]
     return GenerateOutput(
         sequences=_like(padded, ids),
         sequences_scores=_like(scores, ids, is_float=True) if is_search else None,
+        beam_indices=(
+            _like(_beam_indices(answers, num_beams), ids) if is_search else None
+        ),
     )
+
+
+def _beam_indices(answers: Sequence[RequestOutput], num_beams: int) -> list[list[int]]:
+    rows = [
+        [i * num_beams + beam for beam in output.beam_indices or ()]
+        for i, answer in enumerate(answers)
+        for output in answer.outputs
+    ]
+    length = max((len(row) for row in rows), default=0)
+    return [row + [-1] * (length - len(row)) for row in rows]

@@ -186,6 +186,18 @@ void BindAnswers(nb::module_& module) {
             return o.hypothesis().legal_log_mass;
           },
           "Nats that the constraint left to the model; None unless asked for.")
+      .def_prop_ro(
+          "beam_indices",
+          [](const CompletionOutput& o) -> std::optional<IntList> {
+            if (o.hypothesis().beam_indices.empty()) return std::nullopt;
+            nb::list list;
+            for (const int index : o.hypothesis().beam_indices) {
+              list.append(index);
+            }
+            return IntList(std::move(list));
+          },
+          "For each token the rank, from 0, of the beam that it was appended "
+          "to; None unless asked for.")
       .def("__repr__", [](nb::handle self) {
         return nb::str(
                    "CompletionOutput(index={}, text={!r}, score={:.6g}, "

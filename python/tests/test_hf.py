@@ -15,6 +15,9 @@ FAMILIES = sorted(
     if not path.parent.name.startswith("ctranslate2")
 )
 
+# Draws in which two beams' sums are 2e-6 apart, so that rounding ranks them.
+NEAR_TIES = {("mistral_full", 1)}
+
 
 @pytest.fixture(scope="module")
 def model():
@@ -101,7 +104,7 @@ def test_equals_transformers(directory):
         pytest.skip(f"transformers does not load it: {error}")
     rng = random.Random(directory.name)
     with espalier.LLM(directory, num_threads=1) as model:
-        for _ in range(6):
+        for draw in range(6):
             keywords = config_of(rng)
             lengths = [rng.randint(1, 8) for _ in range(rng.randint(1, 3))]
             # transformers' processors see padding.
@@ -139,3 +142,5 @@ def test_equals_transformers(directory):
                 assert torch.allclose(
                     expected.sequences_scores, got.sequences_scores, atol=2e-4
                 )
+                if (directory.name, draw) not in NEAR_TIES:
+                    assert expected.beam_indices.tolist() == got.beam_indices.tolist()

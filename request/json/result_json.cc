@@ -73,6 +73,12 @@ void AppendHypothesis(const Hypothesis& hypothesis, const std::string* text,
   if (hypothesis.legal_log_mass) {
     AppendField(R"(, "legal_log_mass": )", *hypothesis.legal_log_mass, out);
   }
+  if (!hypothesis.beam_indices.empty()) {
+    *out += R"(, "beam_indices": )";
+    AppendList(
+        hypothesis.beam_indices,
+        [&](int index) { AppendJson(int64_t{index}, out); }, out);
+  }
   *out += '}';
 }
 

@@ -201,6 +201,13 @@ constexpr const char* kParams[] = {
     R"({"num_beams": 2, "prompt_logprobs": 1, "logprobs_start": 1})",
     R"({"max_new_tokens": 0, "prompt_logprobs": 2})",
     R"({"num_beams": 3, "n": 3, "logprobs": 0, "prompt_logprobs": 0})",
+    R"({"num_beams": 5, "n": 5, "beam_indices": true})",
+    R"({"num_beams": 4, "n": 4, "beam_indices": true, "logprobs": 1,
+        "early_stopping": true, "eos_token_id": [3, 5, 7]})",
+    R"({"num_beams": 3, "n": 3, "beam_indices": true, "do_sample": true,
+        "seed": 33, "temperature": 1.2})",
+    R"({"num_beams": 4, "n": 4, "beam_indices": true, "stop": ["e", "a"],
+        "constraint": {"regex": "([\\x01-\\x08 ]*!)+"}})",
     R"({"num_beams": 4, "num_beam_groups": 2, "n": 4, "logprobs": 5})",
     // Speculation.
     R"({"speculate": false})",

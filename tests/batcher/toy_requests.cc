@@ -236,7 +236,8 @@ bool SameHypotheses(const Result& a, const Result& b) {
   const auto same = [](const Hypothesis& x, const Hypothesis& y) {
     return x.tokens == y.tokens && x.score == y.score &&
            x.cum_log_prob == y.cum_log_prob &&
-           x.finish_reason == y.finish_reason && x.logprobs == y.logprobs;
+           x.finish_reason == y.finish_reason && x.logprobs == y.logprobs &&
+           x.beam_indices == y.beam_indices;
   };
   return std::equal(a.hypotheses.begin(), a.hypotheses.end(),
                     b.hypotheses.begin(), b.hypotheses.end(), same) &&

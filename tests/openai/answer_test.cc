@@ -11,6 +11,7 @@
 
 #include "base/json.h"
 #include "base/status.h"
+#include "openai/answer_parts.h"
 #include "openai/answer_writer.h"
 #include "openai/call_fields.h"
 #include "openai/listing.h"
@@ -114,6 +115,14 @@ TEST(AnswerTest, PiecesAreTheWholeAnswer) {
       EXPECT_EQ(nothing, "");
     }
   }
+}
+
+TEST(AnswerTest, BeamIndicesStandBesideTheScores) {
+  Hypothesis hypothesis = {.tokens = {7, 8, 2}, .score = -0.5f};
+  hypothesis.beam_indices = {0, 1, 0};
+  std::string out;
+  AppendScores(hypothesis, &out);
+  EXPECT_EQ(out, R"(,"score":-0.5,"cum_log_prob":0.0,"beam_indices":[0,1,0])");
 }
 
 TEST(AnswerTest, OfAChat) {

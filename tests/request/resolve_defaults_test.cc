@@ -81,6 +81,7 @@ const Values& FieldValues() {
       {"prompt_logprobs", {"0", "1"}},
       {"logprobs_mode", {R"("processed_logprobs")", R"("raw_logprobs")"}},
       {"legal_log_mass", {"true", "false"}},
+      {"beam_indices", {"true", "false"}},
       {"logprobs_start", {"0", "1"}},
       {"speculate", {R"("ngram")", R"("off")"}},
       {"prefix_cache", {"true", "false"}},
@@ -222,7 +223,7 @@ TEST(ResolveDefaultsTest, EveryFieldOfTheFormatHasValues) {
 }
 
 TEST(ResolveDefaultsTest, AFieldHasTheValueOfTheHighestLevelThatSetsIt) {
-  std::mt19937 random(38);
+  std::mt19937 random(40);
   std::set<std::string_view> of_server, of_model;
   for (int i = 0; i < 4000; ++i) {
     const int64_t num_prompt_tokens = 1 + i % 2;

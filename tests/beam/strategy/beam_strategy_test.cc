@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <random>
 #include <vector>
 
 #include "tests/beam/letters.h"
@@ -79,6 +80,41 @@ void RunScript(const Script& script, BeamStrategy& strategy) {
     ASSERT_EQ(selection.num_rows, step.size());
     Step(strategy, testing::SelectBySort(log_probs, selection.cum_log_probs,
                                          selection.num_candidates()));
+  }
+}
+
+// The beams before each step, by rank, are what the search says of itself.
+TEST(BeamStrategyTest, BeamIndicesNameTheBeamThatEachTokenWasAppendedTo) {
+  std::mt19937 random(5);
+  for (int search = 0; search < 200; ++search) {
+    GenerationParams params = Params(1 + search % 5);
+    params.max_new_tokens = 1 + search % 7;
+    params.beam_indices = true;
+    BeamStrategy strategy(params);
+    std::vector<std::vector<std::vector<TokenId>>> lived;  // by step and rank
+    while (!strategy.done()) {
+      const PlanSelection selection = Selection(strategy);
+      std::vector<std::vector<float>> log_probs(selection.num_rows);
+      std::vector<std::vector<TokenId>>& live = lived.emplace_back();
+      for (int rank = 0; rank < selection.num_rows; ++rank) {
+        live.push_back(strategy.tree().Path(strategy.node(rank)));
+        for (int token = 0; token < 6; ++token) {
+          log_probs[rank].push_back(-1 - random() % 1000 / 250.0f);
+        }
+      }
+      Step(strategy, testing::SelectBySort(log_probs, selection.cum_log_probs,
+                                           selection.num_candidates()));
+    }
+    for (const Hypothesis& hypothesis : strategy.Hypotheses()) {
+      const std::vector<TokenId>& tokens = hypothesis.tokens;
+      ASSERT_EQ(hypothesis.beam_indices.size(), tokens.size());
+      for (size_t step = 0; step < tokens.size(); ++step) {
+        const std::vector<TokenId> before(tokens.begin(),
+                                          tokens.begin() + step);
+        EXPECT_EQ(lived[step].at(hypothesis.beam_indices[step]), before)
+            << "search " << search << ", step " << step;
+      }
+    }
   }
 }
 

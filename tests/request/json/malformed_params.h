@@ -432,6 +432,12 @@ inline std::vector<MalformedRequest> MalformedParams() {
       params(R"({"logprobs": 1, "legal_log_mass": true})",
              "legal_log_mass must be false without constraint or "
              "allowed_sequences, got true"),
+      params(R"({"num_beams": 2, "num_beam_groups": 2, "beam_indices": true})",
+             "beam_indices must be false without beams, and with stochastic or "
+             "num_beam_groups, got true"),
+      params(R"({"beam_indices": true})",
+             "beam_indices must be false without beams, and with stochastic or "
+             "num_beam_groups, got true"),
       params(R"({"allowed_sequences": [[5]], "legal_log_mass": true})",
              "legal_log_mass must be false without logprobs, got true"),
       params(R"({"logprobs_start": 1})",

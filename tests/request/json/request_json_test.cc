@@ -141,7 +141,8 @@ TEST(RequestJsonTest, EveryFieldOfALineArrives) {
         "exponential_decay_length_penalty": [ 3, 1.25 ],
         "renormalize_logits": true, "begin_suppress_tokens": 10,
         "logprobs_mode": "processed_logprobs",
-        "logprobs": 3, "prompt_logprobs": 0, "logprobs_start": 2, "legal_log_mass": true, "speculate": {"method": "suffix",
+        "logprobs": 3, "prompt_logprobs": 0, "logprobs_start": 2, "legal_log_mass": true,
+        "beam_indices": true, "speculate": {"method": "suffix",
           "num_tokens": 7, "mode": "coupled"}, "prefix_cache": false,
         "cache_salt": "tenant-1", "priority": -7, "deadline_ms": 250,
         "tenant": "caf\u00e9"}})");
@@ -210,6 +211,7 @@ TEST(RequestJsonTest, EveryFieldOfALineArrives) {
   EXPECT_EQ(params.logprobs_mode, LogprobsMode::kProcessed);
   EXPECT_EQ(params.logprobs_start, 2);
   EXPECT_TRUE(params.legal_log_mass);
+  EXPECT_TRUE(params.beam_indices);
   EXPECT_THAT(params.speculate,
               Optional(SpeculationParams{SpeculationMethod::kSuffix, 7,
                                          SpeculationMode::kCoupled}));

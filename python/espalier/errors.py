@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import reprlib
+
 __all__ = [
     "CancelledError",
     "EspalierError",
@@ -55,6 +57,14 @@ class TimeoutError(EspalierError, _TimeoutError):
 
 class CancelledError(EspalierError):
     """The LLM was closed while the request ran."""
+
+
+def invalid(field: str, text: str, value: object) -> InvalidArgument:
+    """An error "FIELD TEXT, got VALUE"."""
+    shown = reprlib.repr(value)
+    error = InvalidArgument(f"{field} {text}, got {shown}")
+    error.field, error.value = field, shown
+    return error
 
 
 _BY_CODE: dict[str, type[EspalierError]] = {

@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ._espalier import RequestOutput
+from .errors import invalid
 from .llm import LLM
 from .params import from_transformers, to_dict
 
@@ -96,8 +97,8 @@ def _new_tokens(params: dict[str, Any], defaults: dict[str, Any], taken: int) ->
         limit = fields.get("max_length")
         if limit is not None:
             if int(limit) <= taken:
-                raise ValueError(
-                    f"max_length must be above the prompt's {taken} tokens, got {limit}"
+                raise invalid(
+                    "max_length", f"must be above the prompt's {taken} tokens", limit
                 )
             return int(limit) - taken
     return _DEFAULT_NEW_TOKENS
@@ -124,16 +125,16 @@ def generate(
                 attention_mask=attention_mask,
                 **keywords,
             )
+    if (input_ids is None) == (inputs is None):
+        raise invalid("input_ids", "must be given, or inputs in its place", input_ids)
     ids = input_ids if input_ids is not None else inputs
-    if ids is None:
-        raise ValueError("input_ids must be given")
     fields = to_dict(generation_config, {})
     keywords = {
         k: v for k, v in keywords.items() if v is not None and k != "synced_gpus"
     }
     for name in _REFUSED:
         if keywords.get(name) or getattr(generation_config, name, None):
-            raise ValueError(f"{name} is not supported, got True")
+            raise invalid(name, "is not supported", True)
 
     def setting(name: str) -> Any:
         return keywords.get(name, getattr(generation_config, name, None))
@@ -144,8 +145,8 @@ def generate(
     start = facts["decoder_prompt"] if facts["has_encoder"] else []
     given_start = params.pop("decoder_start_token_id", None)
     if given_start is not None and start[:1] != [given_start]:
-        raise ValueError(
-            f"decoder_start_token_id must be the model's, {start}, got {given_start}"
+        raise invalid(
+            "decoder_start_token_id", f"must be the model's, {start}", given_start
         )
     eos = params.get("eos_token_id", facts["eos_token_ids"])
     ends = [eos] if isinstance(eos, int) else list(eos or [])
@@ -160,6 +161,8 @@ def generate(
         pad = ends[0] if ends else 0
     rows = given
     if mask is not None:
+        if [len(row) for row in mask] != [len(row) for row in given]:
+            raise invalid("attention_mask", "must have the shape of input_ids", mask)
         rows = [
             [token for token, keep in zip(row, kept, strict=True) if keep]
             for row, kept in zip(given, mask, strict=True)

@@ -24,6 +24,7 @@ from ._espalier import (
     StreamPiece,
     set_exiting,
 )
+from .errors import invalid
 from .params import parse
 
 if TYPE_CHECKING:
@@ -75,8 +76,8 @@ def _plain_prompt(prompt: Any) -> Any:
 def _seconds(value: float | None, name: str = "timeout") -> float:
     if value is None:
         return math.inf
-    if not value > 0:
-        raise ValueError(f"{name} must be above 0 seconds, got {value}")
+    if not isinstance(value, numbers.Real) or not value > 0:
+        raise invalid(name, "must be above 0 seconds", value)
     return float(value)
 
 
@@ -224,9 +225,10 @@ class LLM:
         each: Params | list[Params]
         if isinstance(params, (list, tuple)):
             if len(params) != len(prompts):
-                raise ValueError(
-                    f"params must be one for each of {len(prompts)} prompts, "
-                    f"got {len(params)}"
+                raise invalid(
+                    "params",
+                    f"must be one for each of {len(prompts)} prompts",
+                    len(params),
                 )
             each = [parse(own, keywords) for own in params]
         else:

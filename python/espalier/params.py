@@ -4,13 +4,12 @@ format (docs/request_format.md)."""
 from __future__ import annotations
 
 import json
-import reprlib
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
 from ._espalier import Params
-from .errors import InvalidArgument
+from .errors import invalid
 
 # Fields of a request beside its params.
 _REQUEST_FIELDS = ("template", "parse_special")
@@ -48,6 +47,8 @@ def from_transformers(fields: Mapping[str, Any]) -> dict[str, Any]:
         if name in _HF_WITHOUT_MEANING or value is None:
             continue
         if name == "max_time":
+            if not isinstance(value, (int, float)):
+                raise invalid(name, "must be a number of seconds", value)
             name, value = "deadline_ms", max(1, round(value * 1000))
         params[_HF_NAMES.get(name, name)] = value
     return params
@@ -91,10 +92,7 @@ def _raise_wrong(fields: Mapping[str, Any]) -> None:
             _json(value)
         except (TypeError, ValueError):
             wanted = "finite" if isinstance(value, float) else "a value of JSON"
-            shown = reprlib.repr(value)
-            error = InvalidArgument(f"{name} must be {wanted}, got {shown}")
-            error.field, error.value = name, shown
-            raise error from None
+            raise invalid(name, f"must be {wanted}", value) from None
 
 
 def _make(params: dict[str, Any]) -> Params:

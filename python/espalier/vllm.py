@@ -20,6 +20,7 @@ from typing import Any
 from . import llm as _llm
 from ._espalier import CompletionOutput as _CompletionOutput
 from ._espalier import RequestOutput as _RequestOutput
+from .errors import invalid
 from .results import Logprob
 
 __all__ = [
@@ -34,7 +35,7 @@ __all__ = [
 
 
 def _refuse(name: str, value: Any) -> None:
-    raise ValueError(f"{name} is not supported, got {value!r}")
+    raise invalid(name, "is not supported", value)
 
 
 @dataclass(kw_only=True)
@@ -65,9 +66,11 @@ class SamplingParams:
 
     def __post_init__(self) -> None:
         if not 0 <= self.temperature < math.inf:
-            raise ValueError(
-                f"temperature must be at least 0 and finite, got {self.temperature}"
+            raise invalid(
+                "temperature", "must be at least 0 and finite", self.temperature
             )
+        if self.top_k < -1:
+            raise invalid("top_k", "must be at least -1", self.top_k)
 
     def to_request(self) -> dict[str, Any]:
         """The params of a request (docs/request_format.md)."""
@@ -242,6 +245,8 @@ class LLM:
         tools: Sequence[Mapping[str, Any]] | None = None,
     ) -> list[RequestOutput]:
         """Answers to a conversation, or to many."""
+        if not messages:
+            raise invalid("messages", "must not be empty", messages)
         many = messages if isinstance(messages[0], (list, tuple)) else [messages]
         rendered = [
             self.llm.render_chat(
@@ -344,9 +349,10 @@ def _prompts_of(prompts: Any) -> list[Any]:
             elif "prompt" in prompt:
                 prompt = prompt["prompt"]
             else:
-                raise ValueError(
-                    "a prompt must have `prompt` or `prompt_token_ids`, got "
-                    f"{sorted(prompt)}"
+                raise invalid(
+                    "prompts",
+                    "must have `prompt` or `prompt_token_ids`",
+                    sorted(prompt),
                 )
         made.append(prompt)
     return made

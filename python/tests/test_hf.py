@@ -61,11 +61,16 @@ def test_lists_are_padded_on_the_right_and_masked_on_the_left(model):
         ({"logits_processor": [object()]}, "logits_processor"),
         ({"penalty_alpha": 0.6}, "penalty_alpha"),
         ({"max_length": 2}, "max_length"),
+        ({"max_time": "soon"}, "max_time"),
+        ({"inputs": [[5, 6]]}, "input_ids"),
+        ({"attention_mask": [[1, 1, 1]]}, "attention_mask"),
+        ({"attention_mask": [[1, 1], [1, 1]]}, "attention_mask"),
     ],
 )
 def test_what_is_not_supported_is_refused_by_name(model, keywords, name):
-    with pytest.raises(ValueError, match=name):
+    with pytest.raises(ValueError, match=name) as caught:
         hf.generate(model, [[5, 6]], **keywords)
+    assert caught.value.field == name or "unknown field" in str(caught.value)
 
 
 def config_of(rng):

@@ -76,6 +76,8 @@ def test_unknown_fields_and_prompts_are_refused():
     for temperature in (-1.0, float("nan")):
         with pytest.raises(ValueError, match="temperature"):
             vllm.SamplingParams(temperature=temperature)
+    with pytest.raises(ValueError, match="top_k must be at least -1, got -2"):
+        vllm.SamplingParams(top_k=-2)
     with pytest.raises(TypeError, match="tensor_parallel_size"):
         vllm.LLM(model=str(MODEL), tensor_parallel_size=2)
 
@@ -90,3 +92,5 @@ def test_max_tokens_none_is_the_context(model):
 def test_a_prompt_without_text(model):
     with pytest.raises(ValueError, match="prompt_token_ids"):
         model.generate({"multi_modal_data": 1})
+    with pytest.raises(ValueError, match="messages must not be empty"):
+        model.chat([])

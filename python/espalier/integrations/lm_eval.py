@@ -24,6 +24,7 @@ from lm_eval.models.utils import handle_stop_sequences, normalize_gen_kwargs
 from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 from tqdm import tqdm
 
+from ..errors import invalid
 from ..llm import LLM
 
 __all__ = ["EspalierLM"]
@@ -64,7 +65,7 @@ class EspalierLM(TemplateLM):  # type: ignore[misc]
         longest = int(self.llm.model["max_context"]) - 1
         self.max_length: int = max_length or longest
         if not 0 < self.max_length <= longest:
-            raise ValueError(f"max_length must be in [1, {longest}], got {max_length}")
+            raise invalid("max_length", f"must be in [1, {longest}]", max_length)
         self.max_gen_toks = max_gen_toks
         self._add_bos = add_bos_token
         self._prefix = prefix_token_id
@@ -105,9 +106,10 @@ class EspalierLM(TemplateLM):  # type: ignore[misc]
         requests = list(requests)
         for i, (_text, _context, continuation) in enumerate(requests):
             if len(continuation) > self.max_length:
-                raise ValueError(
-                    f"requests[{i}] must have a continuation of at most "
-                    f"{self.max_length} tokens, got {len(continuation)}"
+                raise invalid(
+                    f"requests[{i}]",
+                    f"must have a continuation of at most {self.max_length} tokens",
+                    len(continuation),
                 )
         # Continuations by their contexts, cut on the left as `hf` cuts them.
         contexts: dict[tuple[int, ...], list[int]] = {}
@@ -172,11 +174,12 @@ class EspalierLM(TemplateLM):  # type: ignore[misc]
             unknown = kwargs.keys() - own.keys()
             if unknown:
                 name = min(unknown)
-                raise ValueError(f"{name} is not supported, got {kwargs[name]!r}")
+                raise invalid(name, "is not supported", kwargs[name])
             if length >= self.max_length:
-                raise ValueError(
-                    f"max_gen_toks must be below max_length {self.max_length}, got "
-                    f"{length}"
+                raise invalid(
+                    "max_gen_toks",
+                    f"must be below max_length {self.max_length}",
+                    length,
                 )
             if not own.get("do_sample"):  # then the filters say nothing
                 own = {k: v for k, v in own.items() if k == "num_beams"}

@@ -19,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from chromium import Chromium, find_chromium  # noqa: E402
 
 DONE = "document.querySelector('#status').textContent.startsWith('Done')"
+PATIENCE = 240  # seconds: the server may run under a sanitizer
 WORDS = ("[...document.querySelectorAll('#transcript .word')]"
          ".map((word) => [word.textContent, word.title.split(',')[0]])")
 
@@ -52,7 +53,7 @@ def main() -> int:
         page.wait("document.querySelector('#model').textContent !== ''")
         page.choose_file("#audio", audio)
         page.click("#run")
-        page.wait(DONE)
+        page.wait(DONE, PATIENCE)
         shown, heard = page.run(WORDS), words_of(url, audio.read_bytes())
         assert shown == heard and shown, (shown, heard)
         page.click("#record")
@@ -63,7 +64,7 @@ def main() -> int:
         page.click("#record")
         page.wait("document.querySelector('#recorded').textContent"
                   ".startsWith('Recording')")
-        page.wait(DONE)
+        page.wait(DONE, PATIENCE)
         assert page.run(WORDS), page.text("#results")
         if len(sys.argv) > 3:
             page.save_screenshot(Path(sys.argv[3]), whole=True)

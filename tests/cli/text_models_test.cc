@@ -226,8 +226,9 @@ TEST(MadladTextsTest, ToAloneTakesCodesAndNames) {
   const std::string model = TextModelPath("madlad");
   const auto run = [&](const std::vector<std::string>& options,
                        const std::string& text = "Tom is here.") {
-    std::vector<std::string> arguments = {"generate",    "-m", model,
-                                          "--num-beams", "2",  text};
+    std::vector<std::string> arguments = {
+        "generate",         "-m", model, "--num-beams", "2",
+        "--max-new-tokens", "12", text};
     arguments.insert(arguments.end() - 1, options.begin(), options.end());
     return RunEspalier(arguments);
   };

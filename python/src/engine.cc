@@ -37,8 +37,6 @@ namespace nb = nanobind;
 
 namespace {
 
-constexpr auto kBetweenSignals = std::chrono::milliseconds(100);
-
 std::vector<TokenId> TokensOf(nb::handle given, std::string_view field) {
   const nb::sequence list = nb::cast<nb::sequence>(given);
   std::vector<int64_t> ids;
@@ -457,20 +455,7 @@ nb::list Requests::Take() {
 
 bool Requests::Wait(double seconds) const {
   RaiseIfForked(num_forks_);
-  const auto end = std::chrono::steady_clock::now() +
-                   std::chrono::duration<double>(std::min(seconds, 1e8));
-  bool is_ready = false;
-  WaitInterruptibly(
-      [&] {
-        const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
-            end - std::chrono::steady_clock::now());
-        const auto slice = std::clamp<std::chrono::milliseconds>(
-            left, std::chrono::milliseconds(0), kBetweenSignals);
-        is_ready = queue_->Wait(static_cast<int>(slice.count()));
-        return is_ready || left.count() <= 0;
-      },
-      [] {}, [] {});
-  return is_ready;
+  return WaitFor(*queue_, seconds);
 }
 
 namespace {

@@ -3,6 +3,7 @@
 
 #include <nanobind/nanobind.h>
 
+#include <chrono>
 #include <functional>
 
 namespace espalier::python {
@@ -20,6 +21,9 @@ class WithoutGil {
  private:
   nanobind::gil_scoped_release release_;
 };
+
+// Waits between two looks for signals.
+inline constexpr auto kBetweenSignals = std::chrono::milliseconds(100);
 
 // Returns what `call` returns, which runs without the GIL.
 template <typename Call>

@@ -4,12 +4,15 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "base/memory.h"
+#include "python/src/interpreter.h"
 
 namespace espalier::python {
 
@@ -45,6 +48,24 @@ std::vector<ReadyQueue::Ready> ReadyQueue::Take() {
 bool ReadyQueue::Wait(int milliseconds) const {
   pollfd entry = {fd_, POLLIN, 0};
   return poll(&entry, 1, milliseconds) > 0;
+}
+
+bool WaitFor(const ReadyQueue& queue, double seconds) {
+  const auto end = std::chrono::steady_clock::now() +
+                   std::chrono::duration<double>(std::min(seconds, 1e8));
+  bool is_ready = false;
+  bool is_interrupted = false;
+  WaitInterruptibly(
+      [&] {
+        const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+            end - std::chrono::steady_clock::now());
+        const auto slice = std::clamp<std::chrono::milliseconds>(
+            left, std::chrono::milliseconds(0), kBetweenSignals);
+        is_ready = queue.Wait(static_cast<int>(slice.count()));
+        return is_ready || is_interrupted || left.count() <= 0;
+      },
+      [&] { is_interrupted = true; }, [] {});
+  return is_ready;
 }
 
 }  // namespace espalier::python

@@ -50,4 +50,8 @@ class ReadyQueue {
   std::vector<Ready> ready_;  // guarded by mutex_
 };
 
+// Waits without the GIL, and looks for signals meanwhile; false after so many
+// seconds. Raises what a signal raises.
+bool WaitFor(const ReadyQueue& queue, double seconds);
+
 }  // namespace espalier::python

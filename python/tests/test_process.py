@@ -100,6 +100,21 @@ def test_ctrl_c_ends_a_call_and_its_requests():
     assert (stdout, stderr) == ("ended 0\nTrue\n", "")
 
 
+def test_ctrl_c_ends_a_wait_for_a_stream():
+    process = start("""
+        import signal
+        from espalier._espalier import Requests
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        threading.Timer(0.2, signal.raise_signal, [signal.SIGINT]).start()
+        begin = time.monotonic()
+        try:
+            Requests().wait(20)  # nothing comes
+        except KeyboardInterrupt:
+            print(time.monotonic() - begin < 10)
+        """)
+    assert process.communicate(timeout=60) == ("True\n", "")
+
+
 def test_a_fork_raises_instead_of_hanging():
     process = start("""
         child = os.fork()

@@ -1156,8 +1156,10 @@ absl::StatusOr<Transcriber> Transcriber::Create(
     std::shared_ptr<Generator> generator, const std::string& directory) {
   const ModelDescription& model = generator->description();
   if (!model.encoder || !model.encoder->features) {
-    return InvalidArgument(directory, " has no model of speech: its encoder ",
-                           "must read features, as Whisper's");
+    return InvalidArgument(directory,
+                           " has no model of speech, whose encoder reads ",
+                           "features, as Whisper's: use Generator, in Python ",
+                           "LLM, or espalier generate");
   }
   const std::shared_ptr<const Tokenizer> tokenizer = generator->tokenizer();
   if (tokenizer == nullptr) {

@@ -33,6 +33,14 @@ from .results import Logprob
 
 if TYPE_CHECKING:
     from .asyncio import AsyncStream
+    from .transcriber import TranscribeOptions, Transcriber
+    from .transcripts import (
+        Transcript,
+        TranscriptAlternative,
+        TranscriptSegment,
+        TranscriptWindow,
+        TranscriptWord,
+    )
 
 __all__ = [
     "LLM",
@@ -52,16 +60,27 @@ __all__ = [
     "StreamPiece",
     "TimeoutError",
     "Tokenizer",
+    "TranscribeOptions",
+    "Transcriber",
+    "Transcript",
+    "TranscriptAlternative",
+    "TranscriptSegment",
+    "TranscriptWindow",
+    "TranscriptWord",
     "Unavailable",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    # asyncio takes longer to import than all of this.
+    # asyncio and dataclasses take longer to import than all of this.
     if name == "AsyncStream":
         from .asyncio import AsyncStream
 
         return AsyncStream
+    if name in ("TranscribeOptions", "Transcriber"):
+        return getattr(importlib.import_module("espalier.transcriber"), name)
+    if name.startswith("Transcript") and name in __all__:
+        return getattr(importlib.import_module("espalier.transcripts"), name)
     if name in ("ctranslate2", "hf", "vllm"):
         return importlib.import_module(f"espalier.{name}")
     if name == "__version__":

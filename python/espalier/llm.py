@@ -3,13 +3,10 @@ loops."""
 
 from __future__ import annotations
 
-import atexit
 import json
-import math
 import numbers
 import os
 import sys
-import weakref
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Union, overload
@@ -22,8 +19,8 @@ from ._espalier import (
     RequestOutput,
     Requests,
     StreamPiece,
-    set_exiting,
 )
+from .engines import close_at_exit, seconds
 from .errors import invalid
 from .params import parse
 
@@ -34,17 +31,6 @@ if TYPE_CHECKING:
 #: that `LLM.render_chat` made.
 Prompt = Union[str, Sequence[int], ChatPrompt, Any]
 Message = Mapping[str, Any]
-
-_open: weakref.WeakSet[Engine] = weakref.WeakSet()
-
-
-def _close_all() -> None:
-    set_exiting()
-    for engine in list(_open):
-        engine.close()
-
-
-atexit.register(_close_all)
 
 
 def _is_one(prompts: Any) -> bool:
@@ -71,14 +57,6 @@ def _plain_prompt(prompt: Any) -> Any:
             f"a prompt must be a text or token ids, got {type(prompt).__name__}"
         )
     return prompt
-
-
-def _seconds(value: float | None, name: str = "timeout") -> float:
-    if value is None:
-        return math.inf
-    if not isinstance(value, numbers.Real) or not value > 0:
-        raise invalid(name, "must be above 0 seconds", value)
-    return float(value)
 
 
 def _raise_first(answers: list[Any]) -> None:
@@ -196,9 +174,9 @@ class LLM:
             max_waiting=max_waiting,
             max_waiting_tokens=max_waiting_tokens,
             items=[(k, os.fspath(v)) for k, v in (items or {}).items()],
-            step_timeout=_seconds(step_timeout, "step_timeout"),
+            step_timeout=seconds(step_timeout, "step_timeout"),
         )
-        _open.add(self._engine)
+        close_at_exit(self._engine)
         self.directory = os.fspath(directory)
         self._tokenizer: Tokenizer | None = None
 
@@ -238,7 +216,7 @@ class LLM:
             answers = self._engine.generate(
                 [_plain_prompt(prompt) for prompt in prompts],
                 each,
-                _seconds(timeout),
+                seconds(timeout),
                 progress,
             )
         finally:
@@ -262,7 +240,7 @@ class LLM:
             self._engine,
             _plain_prompt(prompt),
             parse(params, keywords),
-            _seconds(timeout),
+            seconds(timeout),
         )
 
     @overload
@@ -307,7 +285,7 @@ class LLM:
             [list(c) for c in ([continuations] if is_one else continuations)],
             parse(None, keywords),
             append_eos,
-            _seconds(timeout),
+            seconds(timeout),
         )
         _raise_first(answers)
         return answers[0] if is_one else answers
@@ -388,7 +366,7 @@ class LLM:
             self._engine,
             _plain_prompt(prompt),
             parse(params, keywords),
-            _seconds(timeout),
+            seconds(timeout),
         )
 
     def astream(
@@ -406,7 +384,7 @@ class LLM:
             self._engine,
             _plain_prompt(prompt),
             parse(params, keywords),
-            _seconds(timeout),
+            seconds(timeout),
         )
 
     # What the engine says of itself.

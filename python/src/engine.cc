@@ -28,6 +28,7 @@
 #include "python/src/answers.h"
 #include "python/src/errors.h"
 #include "python/src/interpreter.h"
+#include "python/src/speech.h"
 #include "request/json/read_prompt.h"
 #include "request/read_speculation.h"
 #include "text/chat/final_message.h"
@@ -93,23 +94,6 @@ GenerationRequest RequestOf(nb::handle prompt, const Params& params) {
   return request;
 }
 
-CallOptions CallOf(double timeout, std::stop_token stop) {
-  CallOptions call = {.stop = std::move(stop), .keeps_error_parts = true};
-  if (std::isfinite(timeout)) call.timeout = absl::Seconds(timeout);
-  return call;
-}
-
-// Errors of options, whose memory is in MiB here.
-absl::Status InMib(const absl::Status& error) {
-  const auto name = [](std::string_view field) -> std::string {
-    if (field == "kv_cache_bytes") return "kv_cache_mib";
-    if (field == "host_cache_bytes") return "host_cache_mib";
-    return std::string(field);
-  };
-  return InWordsOf(
-      {.option = name, .unit_bytes = int64_t{1} << 20, .unit = "MiB"}, error);
-}
-
 std::optional<int64_t> BytesOf(std::string_view name,
                                std::optional<int64_t> mib) {
   constexpr int64_t kMost = INT64_MAX >> 20;
@@ -152,19 +136,46 @@ Params Params::Parse(const std::string& line) {
   return {ValueOrRaise(ParseRequestLine(line).body)};
 }
 
-Engine::Engine(const std::string& directory, GeneratorOptions options,
-               const Memory& memory)
-    : num_forks_(NumForks()) {
-  options.kv_cache_bytes = BytesOf("kv_cache_mib", memory.kv_cache_mib);
-  options.host_cache_bytes = BytesOf("host_cache_mib", memory.host_cache_mib);
-  absl::StatusOr<Generator> loaded =
-      RunWithoutGil([&] { return Generator::Load(directory, options); });
-  if (!loaded.ok()) Raise(InMib(loaded.status()));
-  generator_ = std::make_shared<Generator>(*std::move(loaded));
+CallOptions CallOf(double timeout, std::stop_token stop) {
+  CallOptions call = {.stop = std::move(stop), .keeps_error_parts = true};
+  if (std::isfinite(timeout)) call.timeout = absl::Seconds(timeout);
+  return call;
 }
 
+GeneratorOptions WithMemory(GeneratorOptions options, const Memory& memory) {
+  options.kv_cache_bytes = BytesOf("kv_cache_mib", memory.kv_cache_mib);
+  options.host_cache_bytes = BytesOf("host_cache_mib", memory.host_cache_mib);
+  return options;
+}
+
+namespace {
+
+std::shared_ptr<Generator> LoadGenerator(const std::string& directory,
+                                         const GeneratorOptions& options) {
+  absl::StatusOr<Generator> loaded =
+      RunWithoutGil([&] { return Generator::Load(directory, options); });
+  RaiseIfError(InWordsOfKeywords(loaded.status()));
+  const auto& encoder = loaded->description().encoder;
+  if (encoder && encoder->features) {
+    Raise(InvalidArgument(directory,
+                          " reads audio, not texts or tokens: use "
+                          "espalier.Transcriber"));
+  }
+  return std::make_shared<Generator>(*std::move(loaded));
+}
+
+}  // namespace
+
+Engine::Engine(const std::string& directory, const GeneratorOptions& options)
+    : Engine("LLM", LoadGenerator(directory, options)) {}
+
+Engine::Engine(std::string name, std::shared_ptr<Generator> generator)
+    : num_forks_(NumForks()),
+      name_(std::move(name)),
+      generator_(std::move(generator)) {}
+
 Engine::~Engine() {
-  if (num_forks_ != NumForks()) {
+  if (is_forked()) {
     // Its threads are in the parent: nothing to join.
     static_cast<void>(new std::shared_ptr<Generator>(std::move(generator_)));
     return;
@@ -173,14 +184,14 @@ Engine::~Engine() {
 }
 
 std::shared_ptr<Generator> Engine::generator() const {
-  RaiseIfForked(num_forks_);
+  RaiseIfForked(num_forks_, name_);
   std::shared_ptr<Generator> generator;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     generator = generator_;
   }
   // Without the lock: finalizers may run here that close the engine.
-  if (generator == nullptr) Raise(absl::CancelledError("the LLM is closed"));
+  if (generator == nullptr) Raise(ClosedError());
   return generator;
 }
 
@@ -189,15 +200,21 @@ bool Engine::is_closed() const {
   return generator_ == nullptr;
 }
 
+bool Engine::is_forked() const { return num_forks_ != NumForks(); }
+
 void Engine::Close() {
-  if (num_forks_ != NumForks()) return;
+  if (is_forked()) return;
   std::shared_ptr<Generator> closed;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     closed = std::move(generator_);
     generator_ = nullptr;
   }
-  if (closed != nullptr) closed->Shutdown("the LLM is closed");
+  if (closed != nullptr) closed->Shutdown(Message(ClosedError()));
+}
+
+absl::Status Engine::ClosedError() const {
+  return absl::CancelledError(Concat("the ", name_, " is closed"));
 }
 
 nb::list Engine::Generate(nb::list prompts, nb::handle params, double timeout,
@@ -420,7 +437,7 @@ void Requests::Cancel(int64_t number) {
 }
 
 nb::list Requests::Take() {
-  RaiseIfForked(num_forks_);
+  RaiseIfForked(num_forks_, "LLM");
   nb::list list;
   for (ReadyQueue::Ready& ready : queue_->Take()) {
     // To make an object may run a finalizer that cancels, so all of the request
@@ -454,7 +471,7 @@ nb::list Requests::Take() {
 }
 
 bool Requests::Wait(double seconds) const {
-  RaiseIfForked(num_forks_);
+  RaiseIfForked(num_forks_, "LLM");
   return WaitFor(*queue_, seconds);
 }
 
@@ -626,8 +643,9 @@ void BindEngine(nb::module_& module) {
             if (std::isfinite(step_timeout)) {
               options.step_timeout = absl::Seconds(step_timeout);
             }
-            new (self) Engine(directory, std::move(options),
-                              {kv_cache_mib, host_cache_mib});
+            new (self) Engine(
+                directory,
+                WithMemory(std::move(options), {kv_cache_mib, host_cache_mib}));
           },
           nb::arg("directory"), nb::kw_only(), nb::arg("device"),
           nb::arg("dtype"), nb::arg("weights"), nb::arg("num_threads"),
@@ -684,6 +702,7 @@ NB_MODULE(_espalier, module) {
   espalier::python::WatchForks();
   espalier::python::BindAnswers(module);
   espalier::python::BindEngine(module);
+  espalier::python::BindSpeech(module);
   module.def("set_exiting", espalier::python::SetExiting,
              "The interpreter ends: threads that wait stay where they are.");
 }

@@ -14,6 +14,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "espalier/async_stream.h"
 #include "espalier/generator.h"
 #include "python/src/ready_queue.h"
@@ -35,15 +36,21 @@ struct ChatPrompt {
   bool is_continued = false;  // its last message
 };
 
+// Memory in MiB.
+struct Memory {
+  std::optional<int64_t> kv_cache_mib;
+  std::optional<int64_t> host_cache_mib;
+};
+// Returns the options with this memory; unset: the default. Raises
+// InvalidArgument naming what is out of range.
+GeneratorOptions WithMemory(GeneratorOptions options, const Memory& memory);
+
+//   timeout  seconds; may be infinite
+CallOptions CallOf(double timeout, std::stop_token stop);
+
 class Engine {
  public:
-  // Memory in MiB in place of the bytes of `options`; unset: theirs.
-  struct Memory {
-    std::optional<int64_t> kv_cache_mib;
-    std::optional<int64_t> host_cache_mib;
-  };
-  Engine(const std::string& directory, GeneratorOptions options,
-         const Memory& memory);
+  Engine(const std::string& directory, const GeneratorOptions& options);
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
@@ -63,8 +70,16 @@ class Engine {
   void Close();
   bool is_closed() const;
 
+ protected:
+  //   name  that errors have for the class
+  Engine(std::string name, std::shared_ptr<Generator> generator);
+  bool is_forked() const;
+  // kCancelled.
+  absl::Status ClosedError() const;
+
  private:
   const int num_forks_;
+  const std::string name_;
   mutable std::mutex mutex_;
   std::shared_ptr<Generator> generator_;  // guarded by mutex_; null: closed
 };

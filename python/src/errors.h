@@ -11,6 +11,10 @@ namespace espalier::python {
 // The exception, not raised. REQUIRES: an error, and the GIL.
 nanobind::object ExceptionOf(const absl::Status& error);
 
+// Returns an error of options in the words of Python's keywords, where memory
+// is in MiB.
+absl::Status InWordsOfKeywords(const absl::Status& error);
+
 // Raises it. REQUIRES: as ExceptionOf.
 [[noreturn]] void Raise(const absl::Status& error);
 

@@ -6,7 +6,10 @@
 
 #include <atomic>
 #include <exception>
+#include <string>
 #include <thread>
+
+#include "base/status.h"
 
 namespace espalier::python {
 namespace nb = nanobind;
@@ -55,12 +58,13 @@ void SetExiting() {
   is_exiting = true;
 }
 
-void RaiseIfForked(int num_forks_then) {
+void RaiseIfForked(int num_forks_then, std::string_view name) {
   if (num_forks_then == num_forks) return;
-  PyErr_SetString(PyExc_RuntimeError,
-                  "this LLM was made before a fork, and its threads are not in "
-                  "the child; make another here, or use the start method "
-                  "\"spawn\"");
+  const std::string message =
+      Concat("this ", name,
+             " was made before a fork, and its threads are not in the child; "
+             "make another here, or use the start method \"spawn\"");
+  PyErr_SetString(PyExc_RuntimeError, message.c_str());
   throw nb::python_error();
 }
 

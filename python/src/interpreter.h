@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <functional>
+#include <string_view>
 
 namespace espalier::python {
 
@@ -45,8 +46,8 @@ void WatchForks();
 // The forks between the process that loaded the module and this one. Threads
 // that were made when it was lower are in another process.
 int NumForks();
-// Raises RuntimeError if something was made before a fork.
-void RaiseIfForked(int num_forks_then);
+// Raises RuntimeError if something, of class `name`, was made before a fork.
+void RaiseIfForked(int num_forks_then, std::string_view name);
 
 // The interpreter ends, on this thread.
 void SetExiting();

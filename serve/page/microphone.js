@@ -12,7 +12,7 @@ const refusalOf = (error) => ({
   NotReadableError: "The microphone cannot be read. Another program may use it.",
 }[error.name] ?? `The microphone cannot be used: ${error.message}`);
 
-/* Samples in [-1, 1] as a WAV file of 16 bits. */
+/* Samples in [-1, 1] as the bytes of a WAV file of 16 bits. */
 const wavOf = (samples, rate) => {
   const file = new DataView(
     new ArrayBuffer(WAV_HEADER_BYTES + 2 * samples.length));
@@ -33,13 +33,12 @@ const wavOf = (samples, rate) => {
   samples.forEach((sample, i) => file.setInt16(
     WAV_HEADER_BYTES + 2 * i,
     Math.round(32767 * Math.max(-1, Math.min(1, sample))), true));
-  return new Blob([file], {type: "audio/wav"});
+  return file;
 };
 
 /* Blocks of samples of `rate`, as samples of SPEECH_RATE. */
 const resample = async (blocks, rate) => {
   const length = blocks.reduce((sum, block) => sum + block.length, 0);
-  if (length === 0) return new Float32Array(0);
   const context = new OfflineAudioContext(
     1, Math.max(1, Math.round(length * SPEECH_RATE / rate)), SPEECH_RATE);
   const buffer = context.createBuffer(1, length, rate);
@@ -55,35 +54,48 @@ const resample = async (blocks, rate) => {
   return (await context.startRendering()).getChannelData(0);
 };
 
+/* `stage` is "asking" for the microphone, "recording", "ending", which makes the
+   file of it, or "closed". */
 class Recording {
-  /* Starts one. `onBlock` is called several times a second with the seconds
-     recorded and the highest level, from 0 to 1; `onLost` when the microphone
-     goes. Throws the reason why there is none, as a sentence. */
-  static async begin(onBlock, onLost) {
+  /* The file has `mostSamples` at most. */
+  constructor(mostSamples) {
+    this.mostSamples = mostSamples;
+    this.stage = "asking";
+    this.blocks = [];
+    this.seconds = 0;
+  }
+
+  /* Starts it. `onBlock` is called several times a second with the seconds
+     recorded and the highest level, from 0 to 1; `onEnd` when the file is full
+     or the microphone goes. Throws the reason why there is none, as a sentence,
+     also if it was closed meanwhile. */
+  async begin(onBlock, onEnd) {
     if (!navigator.mediaDevices) {
       throw new Error("Browsers give the microphone only to pages from https " +
         "or from localhost. Open this page there, or choose a file.");
     }
     /* Before anything is waited for: a browser starts one on a click. */
-    const context = new AudioContext();
+    this.context = new AudioContext();
     try {
       /* Models are trained on audio as it is, and the page plays none. */
-      const stream = await navigator.mediaDevices.getUserMedia(
+      this.stream = await navigator.mediaDevices.getUserMedia(
         {audio: {channelCount: 1, noiseSuppression: false,
                  echoCancellation: false}});
-      await context.resume();
-      return new Recording(context, stream, onBlock, onLost);
+      await this.context.resume();
+      if (this.stage !== "asking") throw new Error("it was closed.");
+      const [track] = this.stream.getTracks();
+      if (track.readyState === "ended") throw new Error("it has gone.");
+      track.addEventListener("ended", onEnd);
+      this.tapStream(onBlock, onEnd);
+      this.stage = "recording";
     } catch (error) {
-      context.close();
+      this.close();
       throw new Error(refusalOf(error));
     }
   }
 
-  constructor(context, stream, onBlock, onLost) {
-    this.context = context;
-    this.stream = stream;
-    this.blocks = [];
-    this.seconds = 0;
+  tapStream(onBlock, onEnd) {
+    const {context} = this;
     /* An AudioWorklet would load a script, which the page's policy forbids. */
     this.tap = context.createScriptProcessor(4096, 1, 1);
     this.tap.onaudioprocess = ({inputBuffer}) => {
@@ -92,24 +104,35 @@ class Recording {
       this.seconds += block.length / context.sampleRate;
       onBlock(this.seconds, block.reduce(
         (most, sample) => Math.max(most, Math.abs(sample)), 0));
+      if (this.seconds * SPEECH_RATE >= this.mostSamples) onEnd();
     };
-    context.createMediaStreamSource(stream).connect(this.tap);
+    context.createMediaStreamSource(this.stream).connect(this.tap);
     /* It runs only if its output, which is silent, is heard. */
     this.tap.connect(context.destination);
-    stream.getTracks()[0].addEventListener("ended", onLost);
   }
 
-  /* Ends it. Idempotent. */
+  /* Lets go of the microphone. Idempotent. */
   close() {
-    this.tap.onaudioprocess = null;
-    for (const track of this.stream.getTracks()) track.stop();
-    if (this.context.state !== "closed") this.context.close();
+    this.stage = "closed";
+    if (this.tap) this.tap.onaudioprocess = null;
+    for (const track of this.stream?.getTracks() ?? []) track.stop();
+    this.context?.close().catch(() => {});  /* it was closed before */
   }
 
-  /* Ends it; the file. */
+  /* Ends it; the file. Throws what went wrong, as a sentence. */
   async end() {
     this.close();
-    return wavOf(await resample(this.blocks, this.context.sampleRate),
-                 SPEECH_RATE);
+    this.stage = "ending";
+    if (this.blocks.length === 0) throw new Error("Nothing was recorded.");
+    try {
+      /* The last block may have passed the limit. */
+      const samples = (await resample(this.blocks, this.context.sampleRate))
+        .subarray(0, this.mostSamples);
+      this.seconds = samples.length / SPEECH_RATE;
+      return new File([wavOf(samples, SPEECH_RATE)], "recording.wav",
+                      {type: "audio/wav"});
+    } catch (error) {
+      throw new Error(`The recording cannot be converted: ${error.message}`);
+    }
   }
 }

@@ -9,7 +9,7 @@ const tree = new BeamTree(byId("tree"));
 let model = {};
 let audio = null;       /* the File to transcribe */
 let recorded = "";      /* what there is of the recording in `audio` */
-let recording = null;   /* the one that runs */
+let recording = null;   /* from the click on; never beside a request */
 let run = null;         /* the request that runs, or ran last */
 let shownItems = [];    /* of the list */
 let pressed = -1;       /* the item whose path alone is lit */
@@ -226,11 +226,24 @@ const summary = () => {
 /* The status is announced when it changes for good; progress is not. */
 const showStatus = (text) => byId("status").replaceChildren(text);
 
-const showRunning = (is) => {
-  byId("results").classList.toggle("running", is);
-  for (const id of ["list", "transcript"]) byId(id).setAttribute("aria-busy", is);
-  byId("run").disabled = byId("record").disabled = is;
-  byId("stop").disabled = !is;
+/* The request and the stage of the recording decide what may be used. */
+const showControls = () => {
+  const runs = isRunning();
+  const stage = recording?.stage;
+  const records = stage === "recording";
+  const ends = stage === "ending";
+  byId("results").classList.toggle("running", runs);
+  for (const id of ["list", "transcript"]) {
+    byId(id).setAttribute("aria-busy", runs);
+  }
+  byId("run").disabled = runs || ends;
+  byId("stop").disabled = !runs && !recording;
+  byId("stop").firstChild.textContent = recording ? "Discard " : "Stop ";
+  byId("record").disabled = runs || ends || stage === "asking";
+  byId("record").textContent = records ? "Stop and transcribe" : "Record";
+  byId("record").classList.toggle("on", records);
+  byId("level").hidden = !records;
+  byId("audio").disabled = byId("curl").disabled = records || ends;
 };
 
 const pathOf = () => {
@@ -245,6 +258,8 @@ const readBody = () => isSpeech()
 
 const begin = (body) => {
   clearError();
+  /* A file is sent before the browser has given the microphone. */
+  if (recording) dropRecording();
   if (run?.frame) cancelAnimationFrame(run.frame);
   run = {answer: isSpeech() ? new SpeechAnswer() : new Answer(),
          abort: new AbortController(), frame: 0,
@@ -262,13 +277,13 @@ const begin = (body) => {
   showStatus("Running.");
   byId("status").append(" ", make("span", {id: "progress",
                                            ariaHidden: "true"}));
-  showRunning(true);
+  showControls();
 };
 
 /* Runs what the form asks for, until it has ended. */
 const start = async () => {
-  if (isRunning()) return;
-  if (recording) return endRecording();
+  if (isRunning() || recording?.stage === "ending") return;
+  if (recording?.stage === "recording") return endRecording();
   let body;
   try {
     body = readBody();
@@ -304,7 +319,7 @@ const end = (own) => {
   cancelAnimationFrame(own.frame);
   own.isOver = true;
   show();
-  showRunning(false);
+  showControls();
   if (!own.error) {
     showStatus(own.end);
     return own.isSpeech ? undefined : showMap(own);
@@ -318,81 +333,75 @@ const end = (own) => {
 
 const stop = () => {
   if (isRunning()) run.abort.abort();
-  if (recording) discardRecording();
+  if (!recording) return;
+  dropRecording();
+  showStatus("Discarded the recording.");
 };
 
 /* --- Audio ---------------------------------------------------------------- */
 
-const showRecording = (is) => {
-  byId("record").textContent = is ? "Stop and transcribe" : "Record";
-  byId("record").classList.toggle("on", is);
-  byId("level").hidden = !is;
-  byId("stop").disabled = !is;
-  byId("stop").firstChild.textContent = is ? "Discard " : "Stop ";
-  byId("audio").disabled = is;
-};
-
 const beginRecording = async () => {
   clearError();
-  byId("record").disabled = true;
+  const own = new Recording(mostSamples());
+  recording = own;
+  showControls();
   try {
-    const longest = longestRecording();
-    recording = await Recording.begin((seconds, level) => {
+    await own.begin((seconds, level) => {
       byId("recorded").textContent = clock(Math.floor(seconds));
       byId("level").value = level;
-      if (seconds >= longest) endRecording();
-    }, () => endRecording());
+    }, endRecording);
   } catch (error) {
-    byId("record").disabled = false;
+    if (recording !== own) return;
+    dropRecording();
     return showError(error.message);
   }
-  /* A file may have been sent while the browser asked for permission. */
-  if (isRunning()) return discardRecording();
-  byId("record").disabled = false;
   byId("recorded").textContent = clock(0);
-  showRecording(true);
+  showControls();
   showStatus("Recording.");
 };
 
-/* The seconds that the server takes. */
-const longestRecording = () => Math.min(
-  model.espalier.max_audio_seconds ?? Infinity,
-  (model.espalier.max_audio_bytes - WAV_HEADER_BYTES) / (2 * SPEECH_RATE)
-    || Infinity);
+/* The samples of a recording that the server takes. */
+const mostSamples = () => Math.floor(Math.min(
+  (model.espalier.max_audio_seconds ?? Infinity) * SPEECH_RATE,
+  ((model.espalier.max_audio_bytes ?? Infinity) - WAV_HEADER_BYTES) / 2));
 
 /* Ends the recording, and transcribes it. */
 const endRecording = async () => {
   const own = recording;
-  if (!own) return;
-  recording = null;
-  showRecording(false);
-  if (own.blocks.length === 0) {
-    own.close();
-    showStatus("No request yet.");
-    return showError("Nothing was recorded.");
+  if (own?.stage !== "recording") return;
+  clearError();
+  const ending = own.end();
+  showControls();
+  showStatus("The recording has ended.");
+  try {
+    const file = await ending;
+    if (recording !== own) return;
+    audio = file;
+  } catch (error) {
+    if (recording !== own) return;
+    dropRecording();
+    return showError(error.message);
   }
-  byId("record").disabled = true;
-  const file = await own.end();
-  byId("record").disabled = false;
-  audio = new File([file], "recording.wav", {type: file.type});
-  byId("audio").value = "";
   recorded = `Recording of ${clock(Math.floor(own.seconds))}`;
-  byId("recorded").textContent = recorded;
+  byId("audio").value = "";
   byId("save-audio").hidden = false;
+  dropRecording();
   start();
 };
 
-const discardRecording = () => {
+/* Drops it at any stage; what it waits for finds it dropped. */
+const dropRecording = () => {
   recording.close();
   recording = null;
   byId("recorded").textContent = recorded;
-  if (isRunning()) return;
-  showRecording(false);
-  showStatus("Discarded the recording.");
+  showControls();
 };
 
 const takeFile = () => {
-  audio = byId("audio").files[0] ?? null;
+  const [file] = byId("audio").files;
+  /* A chooser that is left without one does not drop a recording. */
+  if (!file && recorded !== "") return;
+  audio = file ?? null;
   byId("recorded").textContent = recorded = "";
   byId("save-audio").hidden = true;
 };
@@ -521,13 +530,16 @@ byId("save").addEventListener("click", saveTrace);
 byId("audio").addEventListener("change", takeFile);
 byId("record").addEventListener("click", () =>
   recording ? endRecording() : beginRecording());
-byId("transcript").addEventListener("click", showWord);
+for (const type of ["click", "focusin"]) {
+  byId("transcript").addEventListener(type, showWord);
+}
+byId("transcript").addEventListener("keydown", moveToWord);
 byId("save-audio").addEventListener("click", () => save(audio, audio.name));
 byId("key").addEventListener("change", loadModel);
 document.addEventListener("keydown", (event) => {
   if (event.key === "Escape") stop();
   if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
   event.preventDefault();
-  start();
+  if (!event.repeat) start();
 });
 loadModel();

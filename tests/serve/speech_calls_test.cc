@@ -858,6 +858,20 @@ TEST_F(SpeechCallsTest, WhoLeavesOrSendsNothingHoldsNoMemory) {
     leaves.Send(of_a);
     ASSERT_TRUE(AwaitCount("transcriptions_waiting", 1));
     EXPECT_EQ(Send(of_b).status, 200);
+TEST_F(SpeechCallsTest, ThePageEndsARecordingAtTheLimitOfSeconds) {
+  ServerOptions options;
+  options.speech.max_audio_seconds = 1;
+  Serve(std::move(options));
+  ExpectServes("page/speech_page_client.py", "no python3 and Chromium");
+}
+
+TEST_F(SpeechCallsTest, ThePageEndsARecordingAtTheLimitOfBytes) {
+  ServerOptions options;
+  options.speech.max_audio_bytes = 40'001;
+  Serve(std::move(options));
+  ExpectServes("page/speech_page_client.py", "no python3 and Chromium");
+}
+
     RawClient leaves_too = Connect();
     leaves_too.Send(of_a);
     ASSERT_TRUE(AwaitCount("transcriptions_waiting", 2));

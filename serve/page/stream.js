@@ -123,7 +123,7 @@ const curlOf = (path, body, hasKey) => {
   const quote = (text) => `'${text.replaceAll("'", "'\\''")}'`;
   const parts = body instanceof FormData
     ? [...body].map(([name, value]) => value instanceof File
-        ? `-F ${quote(`${name}=@"${value.name}"`)}`
+        ? `-F ${quote(`${name}=@"${value.name.replace(/["\\]/g, "\\$&")}"`)}`
         : `--form-string ${quote(`${name}=${value}`)}`)
     : ["-H 'Content-Type: application/json'",
        `-d ${quote(writeBody(body, 1).replace(/\n */g, " "))}`];

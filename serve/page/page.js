@@ -510,8 +510,11 @@ const loadModel = async () => {
   byId("task").hidden = byId("language-row").hidden =
     !model.espalier?.translates;
   byId("transcript-hint").hidden = !model.espalier?.words;
+  byId("transcript").tabIndex = model.espalier?.words ? 0 : -1;
   byId("kind").hidden = !model.espalier?.chat;
   takeLimits(model.espalier ?? {});
+  byId("speech-num_beams").placeholder =
+    `default ${Math.min(5, model.espalier?.max_num_beams ?? 5)}`;
   takeTemplates(model.espalier?.templates ?? []);
 };
 

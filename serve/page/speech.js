@@ -1,6 +1,8 @@
 /* Transcriptions: the form of a speech model, and the transcript of its
    answer. */
 
+const WORD_HINT = byId("word-note").textContent;
+
 const isSpeech = () => document.body.classList.contains("speech");
 
 /* "1:07", "1:07.3" */
@@ -18,6 +20,10 @@ const speechTask = () => byId("form").elements.task.value;
 const readSpeech = (model, audio, speech) => {
   if (!audio) {
     throw new FieldError("file", "Choose a file of audio, or record one.");
+  }
+  if (audio.size > speech.max_audio_bytes) {
+    throw new FieldError("file", `The file has ${audio.size} bytes, and the ` +
+      `server takes at most ${speech.max_audio_bytes}.`);
   }
   const form = new FormData();
   form.append("model", model);
@@ -65,7 +71,7 @@ class SpeechAnswer {
 const makeWord = ({word, start, end, probability}) => {
   const text = word.trimStart();
   const element = make("span", {
-    className: "word", textContent: text,
+    className: "word", textContent: text, tabIndex: -1,
     title: `${(100 * probability).toFixed(0)} %, ` +
       `${clock(start, 2)}–${clock(end, 2)}`});
   element.style.setProperty("--doubt", 1 - probability);
@@ -78,9 +84,12 @@ const makeSegment = ({start, text, words}) => make("li", {},
        ...(words?.length ? words.flatMap(makeWord).slice(1) : [text])));
 
 /* Shows the segments that are not there yet. */
-const showTranscript = ({segments}) => {
+const showTranscript = ({segments, isWhole}) => {
   const list = byId("transcript");
-  if (segments.length === 0) return;
+  if (segments.length === 0) {
+    if (isWhole) clearTranscript("No speech was found.");
+    return;
+  }
   if (list.firstElementChild?.className === "empty") list.replaceChildren();
   list.append(...segments.slice(list.children.length).map(makeSegment));
 };
@@ -91,5 +100,18 @@ const showWord = ({target}) => {
   byId("word-note").textContent = `“${target.textContent}”: ${target.title}`;
 };
 
-const clearTranscript = (text) => byId("transcript").replaceChildren(
-  make("li", {className: "empty", textContent: text}));
+/* The list is one stop of Tab; arrows go from word to word. */
+const moveToWord = (event) => {
+  const step = {ArrowLeft: -1, ArrowRight: 1}[event.key];
+  const words = [...byId("transcript").querySelectorAll(".word")];
+  const next = words[words.indexOf(document.activeElement) + step];
+  if (!next) return;
+  event.preventDefault();
+  next.focus();
+};
+
+const clearTranscript = (text) => {
+  byId("transcript").replaceChildren(
+    make("li", {className: "empty", textContent: text}));
+  byId("word-note").textContent = WORD_HINT;
+};

@@ -194,7 +194,7 @@ class Page:
 
     def press(self, key: str, control=False, shift=False):
         codes = {"Enter": 13, "Escape": 27, "Tab": 9, " ": 32, "Backspace": 8,
-                 "ArrowRight": 39, "ArrowDown": 40}
+                 "ArrowLeft": 37, "ArrowRight": 39, "ArrowDown": 40}
         event = {"key": key, "code": "Space" if key == " " else key,
                  "windowsVirtualKeyCode": codes[key],
                  "modifiers": 2 * control + 8 * shift}

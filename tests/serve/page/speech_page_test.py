@@ -10,6 +10,8 @@ DIRECTORY has page.html and page.cc, as they are built.
 import array
 import io
 import math
+import shutil
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -26,8 +28,6 @@ DONE = "document.querySelector('#status').textContent.startsWith('Done')"
 WORDS = ("[...document.querySelectorAll('#transcript .word')]"
          ".map((word) => word.textContent)")
 ERROR = "!document.querySelector('#error').hidden"
-TONE = 1000  # Hz
-LEVEL = 0.5
 # The microphone is given when `allows` are called, to one who asks each.
 ASKING = """(() => {
     const media = navigator.mediaDevices;
@@ -48,6 +48,8 @@ ENDING = """(() => {
       await new Promise((release) => { window.release = release; });
       return render.call(this);
     };})()"""
+TONE = 1000  # Hz
+LEVEL = 0.5
 
 
 def write_tone(path: Path):
@@ -129,12 +131,12 @@ class SpeechPageTest(unittest.TestCase):
         page.click("#run")
         page.wait(DONE)
 
-    def record(self, page, at_least: str):
-        page.click("#record")
     def is_disabled(self, page, *ids: str) -> list[bool]:
         return [page.run(f"document.querySelector('#{id}').disabled")
                 for id in ids]
 
+    def record(self, page, at_least: str):
+        page.click("#record")
         page.wait(f"document.querySelector('#recorded').textContent >= '{at_least}'")
 
     # --- Files -------------------------------------------------------------
@@ -203,6 +205,37 @@ class SpeechPageTest(unittest.TestCase):
             "--form-string 'word_timestamps=true' --form-string 'stream=true' "
             "-F 'file=@\"tone.wav\"'"))
 
+    @unittest.skipUnless(shutil.which("curl"), "no curl")
+    def test_curl_sends_one_file_whatever_its_name_is(self):
+        page = self.open()
+        for name in ('a","b.wav', "a\\.wav", "a;type=b,c 'd'.wav"):
+            path = self.audio.with_name(name)
+            path.write_bytes(self.audio.read_bytes())
+            page.choose_file("#audio", path)
+            page.click("#curl")
+            command = page.run("document.querySelector('#command').value")
+            subprocess.run(["bash", "-c", command], cwd=path.parent, check=True,
+                           capture_output=True)
+            self.assertEqual(self.asked()["file"], self.audio.read_bytes(), name)
+
+    def test_a_file_above_the_limit_is_not_sent(self):
+        limit = self.audio.stat().st_size
+        for extra, requests in ((-1, 0), (0, 1)):
+            self.server.model["espalier"]["max_audio_bytes"] = limit + extra
+            page = self.open()
+            page.choose_file("#audio", self.audio)
+            page.click("#run")
+            page.wait(DONE if requests else ERROR)
+            self.assertEqual(len(self.server.requests), requests)
+
+    def test_an_empty_field_of_beams_has_the_servers_default(self):
+        for limit, default in ((64, 5), (3, 3)):
+            self.server.model["espalier"]["max_num_beams"] = limit
+            page = self.open()
+            self.assertEqual(page.wait(
+                "document.querySelector('#speech-num_beams').placeholder"),
+                f"default {default}")
+
     # --- Transcripts -------------------------------------------------------
 
     def test_words_are_the_darker_the_less_likely_they_are(self):
@@ -230,6 +263,16 @@ class SpeechPageTest(unittest.TestCase):
         self.assertFalse(page.run(
             "document.querySelector('#tree').checkVisibility()"))
         self.save(page, "transcript")
+
+    def test_arrows_go_from_word_to_word(self):
+        page = self.open()
+        self.transcribe(page)
+        page.focus("#transcript")
+        for key, word in (("ArrowRight", "And"), ("ArrowRight", "so,"),
+                          ("ArrowRight", "my"), ("ArrowRight", "fellow"),
+                          ("ArrowRight", "fellow"), ("ArrowLeft", "my")):
+            page.press(key)
+            self.assertIn(f"“{word}”:", page.text("#word-note"))
 
     def test_the_least_likely_word_is_readable(self):
         for scheme in ("light", "dark"):
@@ -280,6 +323,18 @@ class SpeechPageTest(unittest.TestCase):
             page.wait(ERROR)
             self.assertEqual(page.text("#status"), "Ended by an error.")
             self.assertEqual(len(page.run(WORDS)), 3)
+
+    def test_nothing_of_the_last_transcript_stays(self):
+        page = self.open()
+        self.transcribe(page)
+        hint = page.text("#word-note")
+        page.click(".word")
+        self.assertNotEqual(page.text("#word-note"), hint)
+        self.server.script = [END]
+        page.click("#run")
+        page.wait(f"{WORDS}.length === 0 && {DONE}")
+        self.assertEqual(page.text("#transcript"), "No speech was found.")
+        self.assertEqual(page.text("#word-note"), hint)
 
     def test_markup_in_words_stays_text(self):
         self.server.script = [delta(HOSTILE, 0, 1, (HOSTILE, 0.5)), END]

@@ -209,8 +209,9 @@ int64_t BytesOfPrompt(const openai::PromptParts& parts) {
 }
 
 int64_t MaxBytesOfOutput(const GenerationParams& params) {
+  const int64_t of_beam = params.beam_indices ? sizeof(int) : 0;
   return NumSequences(params) * params.max_new_tokens.value_or(1) *
-         BytesOfToken(params.logprobs);
+         (BytesOfToken(params.logprobs) + of_beam);
 }
 
 // Refuses an answer that could be too large, before anything of it is made.

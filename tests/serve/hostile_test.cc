@@ -235,7 +235,11 @@ TEST_F(HostileTest, WhatAnAnswerAndAllCallsMayHoldIsBounded) {
        "prompt_logprobs must make an answer of at most 8000 bytes "
        "(--max-answer-bytes)"},
       {R"("prompt": [4], "max_tokens": 40, "logprobs": 64)", "logprobs must"},
-      {R"("prompt": [4], "max_tokens": 40, "n": 100)", "max_tokens must"}};
+      {R"("prompt": [4], "max_tokens": 40, "n": 100)", "max_tokens must"},
+      {R"("prompt": [4], "max_tokens": 40, "num_beams": 30)", ""},
+      {R"("prompt": [4], "max_tokens": 40, "num_beams": 30, "n": 30,
+          "beam_indices": true)",
+       "max_tokens must"}};
   for (const auto& [fields, error] : calls) {
     const RawResponse response =
         Post("/v1/completions", Concat("{", fields, "}"));

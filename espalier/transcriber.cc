@@ -1224,6 +1224,14 @@ absl::Status Transcriber::Check(const TranscribeOptions& options) const {
   return parts_->Check(options);
 }
 
+bool Transcriber::times_words() const {
+  return !parts_->alignment_heads.empty();
+}
+
+bool Transcriber::is_multilingual() const {
+  return parts_->whisper.is_multilingual();
+}
+
 const std::shared_ptr<Generator>& Transcriber::generator() const {
   return parts_->generator;
 }

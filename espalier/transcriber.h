@@ -186,6 +186,10 @@ class Transcriber {
   // Errors: kInvalidArgument naming the option and its value.
   absl::Status Check(const TranscribeOptions& options) const;
 
+  // True if the model has what word_timestamps needs, and if it has other
+  // languages than English, so that it translates.
+  bool times_words() const;
+  bool is_multilingual() const;
   const std::shared_ptr<Generator>& generator() const;
 
  private:

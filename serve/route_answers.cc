@@ -46,11 +46,11 @@ boost::asio::awaitable<int64_t> NumRows(ServerState& server) {
 
 std::optional<openai::SpeechCard> SpeechOf(const ServedModel& model,
                                            const SpeechOptions& options) {
+  if (!ReadsAudio(model)) return std::nullopt;
   const absl::StatusOr<Transcriber>& transcriber = model.transcriber;
-  if (!transcriber.ok()) return std::nullopt;
   return openai::SpeechCard{
-      .has_words = transcriber->Check({.word_timestamps = true}).ok(),
-      .translates = transcriber->Check({.task = SpeechTask::kTranslate}).ok(),
+      .has_words = transcriber.ok() && transcriber->times_words(),
+      .translates = transcriber.ok() && transcriber->is_multilingual(),
       .max_audio_seconds = options.max_audio_seconds,
       .max_audio_bytes = options.max_audio_bytes};
 }

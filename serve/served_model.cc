@@ -32,6 +32,11 @@ ToolCallFormat ToolCallFormatOfModel(const Generator& generator) {
                           *generator.tokenizer());
 }
 
+bool ReadsAudio(const ServedModel& model) {
+  const auto& encoder = model.generator.description().encoder;
+  return encoder && encoder->features;
+}
+
 bool IsNameOf(const ServedModel& model, std::string_view name) {
   return name == model.name ||
          std::ranges::find(model.aliases, name) != model.aliases.end();
@@ -49,11 +54,13 @@ absl::Status CheckServed(const ServedModel& model, const std::string& named) {
 absl::Status CheckServesTexts(const ServedModel& model,
                               const std::string& named) {
   RETURN_IF_ERROR(CheckServed(model, named));
-  const auto& encoder = model.generator.description().encoder;
-  if (!encoder || !encoder->features) return absl::OkStatus();
+  if (!ReadsAudio(model)) return absl::OkStatus();
+  const absl::Status& error = model.transcriber.status();
   return openai::RefuseField(
-      "model", Concat("the model \"", model.name,
-                      "\" reads audio: /v1/audio/transcriptions takes it"));
+      "model", Concat("the model \"", model.name, "\" reads audio",
+                      error.ok() ? ": /v1/audio/transcriptions takes it"
+                                 : Concat(", and it cannot transcribe: ",
+                                          Message(error))));
 }
 
 }  // namespace espalier::serve

@@ -76,6 +76,9 @@ struct ServedModel {
   LoadMeter meter;  // load of generating calls
 };
 
+// True if the encoder reads audio, also if a transcriber lacks something.
+bool ReadsAudio(const ServedModel& model);
+
 // True if it is the name of the model or another name for it.
 bool IsNameOf(const ServedModel& model, std::string_view name);
 

@@ -11,6 +11,7 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <set>
@@ -93,7 +94,11 @@ class SpeechCallsTest : public ServerFixture {
   void Serve(ServerOptions options = {}, const SmallWhisper& shape = {}) {
     directory_ = std::make_unique<WhisperDirectory>(shape);
     Listen(std::move(options));
-    absl::StatusOr<Generator> generator = Load();
+    ServeDirectory();
+  }
+  void ServeDirectory(const GeneratorOptions& options = {.num_threads = 1}) {
+    absl::StatusOr<Generator> generator =
+        Generator::Load(directory_->path(), options);
     ASSERT_OK(generator);
     ASSERT_OK(server_->Serve(*std::move(generator), directory_->path()));
   }
@@ -666,11 +671,7 @@ TEST_F(SpeechCallsTest, AWindowThatNeverFitsIsRefusedByTheFieldsName) {
   directory_ = std::make_unique<WhisperDirectory>(SmallWhisper());
   Listen({});
   const int64_t page_bytes = Load()->description().page_bytes;
-  absl::StatusOr<Generator> generator =
-      Generator::Load(directory_->path(),
-                      {.num_threads = 1, .kv_cache_bytes = 12 * page_bytes});
-  ASSERT_OK(generator);
-  ASSERT_OK(server_->Serve(*std::move(generator), directory_->path()));
+  ServeDirectory({.num_threads = 1, .kv_cache_bytes = 12 * page_bytes});
   ExpectRefused({{"file", Speech(1)}, {"beam_size", "7"}}, "beam_size",
                 "beam_size is too high for the memory of keys and values: "
                 "lower it or raise --kv-cache-mib, got 7");
@@ -781,6 +782,25 @@ TEST_F(SpeechCallsTest, ModelsAndMetricsTellOfTranscriptions) {
   EXPECT_GE(Count("transcribed_windows_total"), 3);
   EXPECT_EQ(Count("transcription_fallbacks_total"),
             Count("transcribed_windows_total"));
+}
+
+// No route sends a call to another one that refuses it.
+TEST_F(SpeechCallsTest, AModelThatCannotTranscribeSaysWhy) {
+  directory_ = std::make_unique<WhisperDirectory>(SmallWhisper());
+  std::filesystem::remove(directory_->files().path("tokenizer.json"));
+  Listen({});
+  ServeDirectory();
+  ExpectRefused({{"file", Speech(1)}}, "model", "cannot transcribe: ");
+  const RawResponse response = Post("/v1/completions", R"({"prompt": [4]})");
+  EXPECT_EQ(response.status, 400);
+  EXPECT_THAT(response.body, HasSubstr("cannot transcribe: "));
+  EXPECT_THAT(response.body, HasSubstr("put the model's tokenizer there"));
+  EXPECT_THAT(response.body, Not(HasSubstr("/v1/audio")));
+  const json::value card = ParseJson(Get("/v1/models").body).value();
+  const json::value& own = card.at("data").at(0).at("espalier");
+  EXPECT_EQ(own.at("task"), "transcribe");
+  EXPECT_EQ(own.at("words"), false);
+  EXPECT_EQ(own.at("translates"), false);
 }
 
 TEST_F(SpeechCallsTest, ManyAtOnceAreEachAsAlone) {

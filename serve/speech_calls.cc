@@ -243,7 +243,9 @@ asio::awaitable<absl::Status> SpeechAnswerer::Read(SpeechTask task) {
     const absl::Status read = form.Read(piece);
     if (!read.ok()) co_return read;
   }
-  absl::StatusOr<SpeechCall> call = form.Take(task, server_->options.requests);
+  absl::StatusOr<SpeechCall> call = form.Take(
+      task, server_->options.requests,
+      server_->model.load()->generator.description().limits.max_beams);
   if (!call.ok()) co_return call.status();
   running_->call = *std::move(call);
   const absl::Status served =

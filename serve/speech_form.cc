@@ -455,17 +455,18 @@ absl::Status CheckTogether(const SpeechCall& call) {
   return absl::OkStatus();
 }
 
-// Checks the sequences of a window against the limits of the server, which
-// bound the default, too.
+// Checks the sequences of a window against the limits of the server. They and
+// `max_sequences`, against which Transcriber checks, bound the default, too.
 absl::Status CheckSequences(std::string_view name, std::string_view flag,
                             int64_t limit, const openai::Limits& limits,
-                            int64_t* value, const SpeechCall& call) {
+                            int64_t max_sequences, int64_t* value,
+                            const SpeechCall& call) {
   if (limits.max_choices < limit) {
     limit = limits.max_choices;
     flag = "--max-choices";
   }
   const SpeechField* const field = FindGiven(call.given, name);
-  if (field == nullptr) *value = std::min(*value, limit);
+  if (field == nullptr) *value = std::min({*value, limit, max_sequences});
   if (*value <= limit) return absl::OkStatus();
   return Wrong(*field, " must be at most ", limit, " (", flag, "), got ",
                *value);
@@ -557,7 +558,8 @@ absl::Status SpeechForm::AddToField(std::string_view bytes) {
 }
 
 absl::StatusOr<SpeechCall> SpeechForm::Take(SpeechTask task,
-                                            const openai::Limits& limits) {
+                                            const openai::Limits& limits,
+                                            int64_t max_sequences) {
   RETURN_IF_ERROR(reader_.End());
   if (!audio_) {
     return openai::RefuseField("file", "file must be there, got nothing");
@@ -590,10 +592,10 @@ absl::StatusOr<SpeechCall> SpeechForm::Take(SpeechTask task,
     });
   }
   RETURN_IF_ERROR(CheckSequences("num_beams", "--max-num-beams",
-                                 limits.max_num_beams, limits,
+                                 limits.max_num_beams, limits, max_sequences,
                                  &call.options.num_beams, call));
   RETURN_IF_ERROR(CheckSequences("best_of", "--max-n", limits.max_n, limits,
-                                 &call.options.best_of, call));
+                                 max_sequences, &call.options.best_of, call));
   return call;
 }
 

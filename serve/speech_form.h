@@ -65,10 +65,11 @@ class SpeechForm : public http::FormHandler {
 
   // Errors: kInvalidArgument naming the field and what is wrong with it.
   absl::Status Read(std::string_view bytes) { return reader_.Read(bytes); }
-  // Returns the call, of all bytes. Once.
+  // Returns the call, of all bytes. Once. Defaults of num_beams and best_of are
+  // lowered to `max_sequences`, which a step of the engine has room for.
   // Errors: as Read; values are checked for their types and `limits` alone.
-  absl::StatusOr<SpeechCall> Take(SpeechTask task,
-                                  const openai::Limits& limits);
+  absl::StatusOr<SpeechCall> Take(SpeechTask task, const openai::Limits& limits,
+                                  int64_t max_sequences);
 
   absl::Status BeginField(std::string_view name,
                           std::string_view filename) override;

@@ -674,6 +674,23 @@ TEST_F(SpeechCallsTest, AWindowThatNeverFitsIsRefusedByTheFieldsName) {
   ServeDirectory({.num_threads = 1, .kv_cache_bytes = 12 * page_bytes});
   ExpectRefused({{"file", Speech(1)}, {"beam_size", "7"}}, "beam_size",
                 "beam_size is too high for the memory of keys and values: "
+TEST_F(SpeechCallsTest, DefaultsAreWhatAStepHasRoomFor) {
+  directory_ = std::make_unique<WhisperDirectory>(SmallWhisper());
+  Listen({});
+  ServeDirectory({.num_threads = 1, .max_beams = 4});
+  const json::value card = ParseJson(Get("/v1/models").body).value();
+  const json::value& own = card.at("data").at(0).at("espalier");
+  EXPECT_EQ(own.at("words"), true);
+  EXPECT_EQ(own.at("translates"), true);
+  EXPECT_EQ(own.at("max_num_beams"), 4);
+  const std::string audio = Speech(1);
+  EXPECT_EQ(BodyOf({{"file", audio}, {"response_format", "srt"}}),
+            FormatTranscript(Heard(audio, {.num_beams = 4, .best_of = 4}),
+                             TranscriptFormat::kSrt));
+  ExpectRefused({{"file", audio}, {"beam_size", "5"}}, "beam_size",
+                "beam_size must be at most 4 (");
+}
+
                 "lower it or raise --kv-cache-mib, got 7");
 }
 

@@ -336,15 +336,22 @@ TEST_F(SpeechCallsTest, SegmentsOfAStreamMayHaveWords) {
                                            {"stream", "true"},
                                            {"word_timestamps", "true"},
                                            {"temperatures", "0"}}));
-  ASSERT_GE(events.all.size(), 2u);
-  for (size_t i = 0; i + 1 < events.all.size(); ++i) {
+  const json::array& segments = heard.at("segments").as_array();
+  ASSERT_THAT(segments, Not(IsEmpty()));
+  ASSERT_EQ(events.all.size(), segments.size() + 1);
+  for (size_t i = 0; i < segments.size(); ++i) {
     const json::object& told = events.all[i].at("segment").as_object();
-    const json::value& whole =
-        heard.at("segments").at(told.at("id").as_int64());
+    EXPECT_EQ(told.at("id"), i);
     for (const char* const field : {"start", "end", "words"}) {
-      EXPECT_EQ(told.at(field), whole.at(field)) << field;
+      EXPECT_EQ(told.at(field), segments[i].at(field)) << field;
     }
-    EXPECT_FALSE(told.at("words").as_array().empty());
+    std::string text;
+    for (const json::value& word : told.at("words").as_array()) {
+      text += word.at("word").as_string().c_str();
+    }
+    EXPECT_THAT(text, Not(IsEmpty()));
+    EXPECT_EQ(StripSpace(events.all[i].at("delta").as_string().c_str()),
+              StripSpace(text));
   }
 }
 
@@ -667,13 +674,6 @@ TEST_F(SpeechCallsTest, LimitsOfCallsHoldForTranscriptions) {
                              TranscriptFormat::kSrt));
 }
 
-TEST_F(SpeechCallsTest, AWindowThatNeverFitsIsRefusedByTheFieldsName) {
-  directory_ = std::make_unique<WhisperDirectory>(SmallWhisper());
-  Listen({});
-  const int64_t page_bytes = Load()->description().page_bytes;
-  ServeDirectory({.num_threads = 1, .kv_cache_bytes = 12 * page_bytes});
-  ExpectRefused({{"file", Speech(1)}, {"beam_size", "7"}}, "beam_size",
-                "beam_size is too high for the memory of keys and values: "
 TEST_F(SpeechCallsTest, DefaultsAreWhatAStepHasRoomFor) {
   directory_ = std::make_unique<WhisperDirectory>(SmallWhisper());
   Listen({});
@@ -691,6 +691,13 @@ TEST_F(SpeechCallsTest, DefaultsAreWhatAStepHasRoomFor) {
                 "beam_size must be at most 4 (");
 }
 
+TEST_F(SpeechCallsTest, AWindowThatNeverFitsIsRefusedByTheFieldsName) {
+  directory_ = std::make_unique<WhisperDirectory>(SmallWhisper());
+  Listen({});
+  const int64_t page_bytes = Load()->description().page_bytes;
+  ServeDirectory({.num_threads = 1, .kv_cache_bytes = 12 * page_bytes});
+  ExpectRefused({{"file", Speech(1)}, {"beam_size", "7"}}, "beam_size",
+                "beam_size is too high for the memory of keys and values: "
                 "lower it or raise --kv-cache-mib, got 7");
 }
 
@@ -777,6 +784,25 @@ TEST_F(SpeechCallsTest, OtherModelsRefuseByTheFieldModel) {
   ExpectRefused({{"file", Speech(1)}}, "model", "cannot transcribe");
 }
 
+// No route sends a call to another one that refuses it.
+TEST_F(SpeechCallsTest, AModelThatCannotTranscribeSaysWhy) {
+  directory_ = std::make_unique<WhisperDirectory>(SmallWhisper());
+  std::filesystem::remove(directory_->files().path("tokenizer.json"));
+  Listen({});
+  ServeDirectory();
+  ExpectRefused({{"file", Speech(1)}}, "model", "cannot transcribe: ");
+  const RawResponse response = Post("/v1/completions", R"({"prompt": [4]})");
+  EXPECT_EQ(response.status, 400);
+  EXPECT_THAT(response.body, HasSubstr("cannot transcribe: "));
+  EXPECT_THAT(response.body, HasSubstr("put the model's tokenizer there"));
+  EXPECT_THAT(response.body, Not(HasSubstr("/v1/audio")));
+  const json::value card = ParseJson(Get("/v1/models").body).value();
+  const json::value& own = card.at("data").at(0).at("espalier");
+  EXPECT_EQ(own.at("task"), "transcribe");
+  EXPECT_EQ(own.at("words"), false);
+  EXPECT_EQ(own.at("translates"), false);
+}
+
 TEST_F(SpeechCallsTest, ModelsAndMetricsTellOfTranscriptions) {
   Serve();
   const json::value card = ParseJson(Get("/v1/models").body).value();
@@ -799,25 +825,6 @@ TEST_F(SpeechCallsTest, ModelsAndMetricsTellOfTranscriptions) {
   EXPECT_GE(Count("transcribed_windows_total"), 3);
   EXPECT_EQ(Count("transcription_fallbacks_total"),
             Count("transcribed_windows_total"));
-}
-
-// No route sends a call to another one that refuses it.
-TEST_F(SpeechCallsTest, AModelThatCannotTranscribeSaysWhy) {
-  directory_ = std::make_unique<WhisperDirectory>(SmallWhisper());
-  std::filesystem::remove(directory_->files().path("tokenizer.json"));
-  Listen({});
-  ServeDirectory();
-  ExpectRefused({{"file", Speech(1)}}, "model", "cannot transcribe: ");
-  const RawResponse response = Post("/v1/completions", R"({"prompt": [4]})");
-  EXPECT_EQ(response.status, 400);
-  EXPECT_THAT(response.body, HasSubstr("cannot transcribe: "));
-  EXPECT_THAT(response.body, HasSubstr("put the model's tokenizer there"));
-  EXPECT_THAT(response.body, Not(HasSubstr("/v1/audio")));
-  const json::value card = ParseJson(Get("/v1/models").body).value();
-  const json::value& own = card.at("data").at(0).at("espalier");
-  EXPECT_EQ(own.at("task"), "transcribe");
-  EXPECT_EQ(own.at("words"), false);
-  EXPECT_EQ(own.at("translates"), false);
 }
 
 TEST_F(SpeechCallsTest, ManyAtOnceAreEachAsAlone) {
@@ -848,6 +855,20 @@ TEST_F(SpeechCallsTest, OpenAisClientIsServed) {
 
 TEST_F(SpeechCallsTest, ThePageTranscribesAFileAndTheMicrophone) {
   Serve();
+  ExpectServes("page/speech_page_client.py", "no python3 and Chromium");
+}
+
+TEST_F(SpeechCallsTest, ThePageEndsARecordingAtTheLimitOfSeconds) {
+  ServerOptions options;
+  options.speech.max_audio_seconds = 1;
+  Serve(std::move(options));
+  ExpectServes("page/speech_page_client.py", "no python3 and Chromium");
+}
+
+TEST_F(SpeechCallsTest, ThePageEndsARecordingAtTheLimitOfBytes) {
+  ServerOptions options;
+  options.speech.max_audio_bytes = 40'001;
+  Serve(std::move(options));
   ExpectServes("page/speech_page_client.py", "no python3 and Chromium");
 }
 
@@ -895,20 +916,6 @@ TEST_F(SpeechCallsTest, WhoLeavesOrSendsNothingHoldsNoMemory) {
     leaves.Send(of_a);
     ASSERT_TRUE(AwaitCount("transcriptions_waiting", 1));
     EXPECT_EQ(Send(of_b).status, 200);
-TEST_F(SpeechCallsTest, ThePageEndsARecordingAtTheLimitOfSeconds) {
-  ServerOptions options;
-  options.speech.max_audio_seconds = 1;
-  Serve(std::move(options));
-  ExpectServes("page/speech_page_client.py", "no python3 and Chromium");
-}
-
-TEST_F(SpeechCallsTest, ThePageEndsARecordingAtTheLimitOfBytes) {
-  ServerOptions options;
-  options.speech.max_audio_bytes = 40'001;
-  Serve(std::move(options));
-  ExpectServes("page/speech_page_client.py", "no python3 and Chromium");
-}
-
     RawClient leaves_too = Connect();
     leaves_too.Send(of_a);
     ASSERT_TRUE(AwaitCount("transcriptions_waiting", 2));

@@ -512,6 +512,44 @@ asio::awaitable<int> Engine::ResetPrefixCache() {
       core_, [](EngineCore& core) { return core.ResetPrefixCache(); });
 }
 
+Engine::Pause::Pause(std::shared_ptr<EngineCore> core, int64_t number)
+    : core_(std::move(core)), number_(number) {}
+
+Engine::Pause::~Pause() {
+  if (core_ == nullptr) return;
+  core_->Post([pause = number_](EngineCore& core) { core.Resume(pause); });
+}
+
+void Engine::Pause::SetWeightsVersion(int64_t version) {
+  core_->Post([version](EngineCore& core) { core.SetWeightsVersion(version); });
+}
+
+void Engine::Pause::BreakWeights(absl::Status why) {
+  core_->Post([why = std::move(why)](EngineCore& core) mutable {
+    core.BreakWeights(std::move(why));
+  });
+}
+
+asio::awaitable<absl::StatusOr<Engine::Pause>> Engine::Pause::Begin(
+    std::shared_ptr<EngineCore> core, RunningRequests running) {
+  const auto paused = std::make_shared<Answer<absl::Status>>();
+  Pause pause(core, core->NextPause());  // ends it, also while it is awaited
+  core->Post(
+      [number = pause.number_, running,
+       send = SendTo<absl::Status>(paused, ContextEnded())](
+          EngineCore& on_strand) { on_strand.Pause(number, running, send); });
+  const std::optional<absl::Status> status =
+      co_await Answer<absl::Status>::Await(paused);
+  if (!status.has_value()) ThrowCancelled();
+  if (!status->ok()) co_return *status;
+  co_return std::move(pause);
+}
+
+asio::awaitable<absl::StatusOr<Engine::Pause>> Engine::PauseSteps(
+    RunningRequests running) {
+  return Pause::Begin(core_, running);
+}
+
 int64_t Engine::num_foreground_waiting() const {
   return core_->limits->num_foreground_waiting();
 }

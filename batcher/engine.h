@@ -59,6 +59,7 @@
 #include "batcher/result_stream.h"
 #include "batcher/scheduler/too_few_pages.h"
 #include "request/request.h"
+#include "request/running_requests.h"
 #include "request/stream_event.h"
 
 namespace espalier {
@@ -185,6 +186,40 @@ class Engine {
   // in it; results do not change. Returns the number of pages. Cancelled as
   // Shutdown is. Returns 0 after the end of the engine's context.
   boost::asio::awaitable<int> ResetPrefixCache();
+
+  // A pause of an engine: no step runs until this is destroyed. Requests are
+  // taken, and wait.
+  class Pause {
+   public:
+    Pause(Pause&& other) noexcept = default;
+    Pause& operator=(Pause&&) = delete;
+    // Steps run again. Also in an engine that is gone.
+    ~Pause();
+
+    // The steps after the pause have other weights. Empties the prefix cache,
+    // to which requests that run add nothing any more.
+    //   version  Result::weights_version of requests that start then
+    void SetWeightsVersion(int64_t version);
+    // The model is useless: requests end, and others are refused, with `why`,
+    // until a later pause sets a version.
+    void BreakWeights(absl::Status why);
+
+   private:
+    friend class Engine;
+    Pause(std::shared_ptr<EngineCore> core, int64_t number);
+    static boost::asio::awaitable<absl::StatusOr<Pause>> Begin(
+        std::shared_ptr<EngineCore> core, RunningRequests running);
+
+    std::shared_ptr<EngineCore> core_;  // null after a move
+    int64_t number_;
+  };
+
+  // Pauses the engine once no step runs and the requests that have started are
+  // dealt with. Cancelled as Shutdown is, which ends the pause.
+  // Errors: kFailedPrecondition while another pause lasts or is awaited;
+  // kUnavailable if a step exceeds step_timeout; kCancelled after a shutdown.
+  boost::asio::awaitable<absl::StatusOr<Pause>> PauseSteps(
+      RunningRequests running);
 
   // Cancelled as Shutdown is. All zero after the end of the engine's context.
   boost::asio::awaitable<EngineStats> Stats();

@@ -97,6 +97,7 @@ void EngineCore::Submit(RequestId id, PreparedRequest request,
   if (stopped_by_) return done(*stopped_by_);
   if (is_draining_) return done(Draining());
   if (late_by_) return done(*late_by_);
+  if (broken_by_) return done(*broken_by_);
   scheduler_.SetTime(Now());
   try {
     if (request.request.params.deadline_ms) MakeTimer();
@@ -130,6 +131,61 @@ void EngineCore::Stop(std::string_view why, std::function<void()> stopped) {
   PostStep();
 }
 
+void EngineCore::Pause(int64_t pause, RunningRequests running,
+                       std::function<void(absl::Status)> paused) {
+  if (pausing_) {
+    return paused(UntilThereIsMemory(
+        [] { return FailedPrecondition("the engine is paused already"); }));
+  }
+  if (stopped_by_) return paused(*stopped_by_);
+  if (late_by_) return paused(*late_by_);
+  pausing_ = {pause, running, std::move(paused)};
+  scheduler_.SetAdmits(false);
+  if (running == RunningRequests::kAbort) {
+    UntilThereIsMemory([&] {
+      scheduler_.CancelRunning(
+          MakeError(absl::StatusCode::kUnavailable,
+                    "the weights are replaced while the request runs"));
+    });
+    UntilThereIsMemory([&] { stops_.StopPresent(); });
+  }
+  PostStep();
+}
+
+void EngineCore::Resume(int64_t pause) {
+  if (!pausing_ || pausing_->pause != pause) return;
+  pausing_.reset();
+  scheduler_.SetAdmits(true);
+  PostStep();
+}
+
+void EngineCore::SetWeightsVersion(int64_t version) {
+  broken_by_.reset();
+  scheduler_.SetWeightsVersion(version);
+}
+
+void EngineCore::BreakWeights(absl::Status why) {
+  broken_by_ = std::move(why);
+  UntilThereIsMemory([&] { scheduler_.CancelAll(*broken_by_); });
+}
+
+bool EngineCore::ReachPause() {
+  if (!pausing_) return false;
+  if (pausing_->paused == nullptr) return true;
+  if (pausing_->running != RunningRequests::kKeep &&
+      scheduler_.runs_requests()) {
+    return false;
+  }
+  std::exchange(pausing_->paused, nullptr)(absl::OkStatus());
+  return true;
+}
+
+void EngineCore::FailPause(const absl::Status& why) {
+  if (!pausing_ || pausing_->paused == nullptr) return;
+  std::exchange(pausing_->paused, nullptr)(why);
+  Resume(pausing_->pause);
+}
+
 EngineStats EngineCore::Stats() const {
   EngineStats stats = stats_;
   static_cast<SchedulerStats&>(stats) = scheduler_.stats();
@@ -143,6 +199,7 @@ void EngineCore::EndRequests(std::string_view why) {
   UntilThereIsMemory([&] { scheduler_.CancelAll(*stopped_by_); });
   Interrupt();
   timer_ = nullptr;
+  FailPause(*stopped_by_);
 }
 
 void EngineCore::MakeTimer() {
@@ -176,7 +233,11 @@ void EngineCore::Pump() {
     scheduler_.SetTime(Now());
     scheduler_.ExpireDeadlines(std::chrono::steady_clock::now());
   }
-  while (std::ssize(in_flight_) < max_plans_in_flight_ && StartStep()) {
+  const bool may_start =
+      !pausing_ || (pausing_->paused != nullptr &&
+                    pausing_->running != RunningRequests::kKeep);
+  while (may_start && std::ssize(in_flight_) < max_plans_in_flight_ &&
+         StartStep()) {
     continue;
   }
   if (timer_ != nullptr) timer_->Set(scheduler_.first_deadline());
@@ -185,6 +246,7 @@ void EngineCore::Pump() {
     if (stopped_by_ && late_by_) CallOnIdle();
     return;
   }
+  if (ReachPause()) return;
   if (!scheduler_.holds_requests()) CallOnDrained();
   executor_is_empty_ = num_lists_awaited_ == 0;
   if (stopped_by_) GiveExecutorBack();
@@ -289,6 +351,7 @@ void EngineCore::OnLate(int64_t step) {
   });
   UntilThereIsMemory([&] { scheduler_.CancelAll(ends); });
   UntilThereIsMemory([&] { stops_.StopPresent(); });
+  FailPause(*late_by_);
   if (timer_ != nullptr) timer_->Set(scheduler_.first_deadline());
   // No request waits for the step any more.
   const std::shared_ptr<EngineCore> self =

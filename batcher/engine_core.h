@@ -40,6 +40,7 @@
 #include "beam/strategy/search_watcher.h"
 #include "constrain/item_catalogues.h"
 #include "exec_request/step_executor.h"
+#include "request/running_requests.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace espalier {
@@ -97,6 +98,22 @@ class EngineCore : public std::enable_shared_from_this<EngineCore> {
   void Stop(std::string_view why, std::function<void()> stopped);
 
   int ResetPrefixCache() { return scheduler_.ResetPrefixCache(); }
+
+  // Starts no step until Resume, once the requests that have started are dealt
+  // with as `running` says. Calls `paused` when no step is in flight; with an
+  // error, and then steps start again, if another pause lasts, the engine is
+  // stopped, or a step in flight is late. The caller creates `paused`, because
+  // that allocates.
+  void Pause(int64_t pause, RunningRequests running,
+             std::function<void(absl::Status)> paused);
+  // Ends this pause; does nothing if it has ended.
+  void Resume(int64_t pause);
+  // During a pause: steps from now on have other weights, of this version.
+  void SetWeightsVersion(int64_t version);
+  // During a pause: the weights are useless. Ends all requests, and refuses
+  // others, with `why`, until SetWeightsVersion.
+  void BreakWeights(absl::Status why);
+  int64_t NextPause() { return next_pause_++; }
   EngineStats Stats() const;
 
   // Constant after construction.
@@ -125,6 +142,11 @@ class EngineCore : public std::enable_shared_from_this<EngineCore> {
   // Called before the first request with a deadline. Throws std::bad_alloc and
   // boost::system::system_error.
   void MakeTimer();
+  // Calls Pause's function if no step is needed first. Returns true if the
+  // engine is paused. REQUIRES: no step is in flight.
+  bool ReachPause();
+  // Ends a pause that was not reached yet.
+  void FailPause(const absl::Status& why);
   // Posts Pump behind queued work, so that requests that arrive together start
   // together.
   void PostStep();
@@ -152,7 +174,15 @@ class EngineCore : public std::enable_shared_from_this<EngineCore> {
   void CallOnDrained();
   void GiveExecutorBack();
 
+  // From Pause to Resume.
+  struct Pausing {
+    int64_t pause;
+    RunningRequests running;
+    std::function<void(absl::Status)> paused;  // null once it was called
+  };
+
   std::atomic<int64_t> next_id_{0};
+  std::atomic<int64_t> next_pause_{0};
   StepStops stops_;  // for the steps in flight
   const int max_plans_in_flight_;
   // Constant after Create.
@@ -176,6 +206,9 @@ class EngineCore : public std::enable_shared_from_this<EngineCore> {
   bool plan_was_refused_ = false;
   bool pump_posted_ = false;
   std::optional<absl::Status> stopped_by_;  // error of later requests
+  std::optional<Pausing> pausing_;
+  // As stopped_by_, until the weights are replaced.
+  std::optional<absl::Status> broken_by_;
   // As stopped_by_, while the oldest step in flight is late.
   std::optional<absl::Status> late_by_;
   std::vector<std::function<void()>> on_idle_;

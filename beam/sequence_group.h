@@ -153,6 +153,11 @@ class alignas(64) SequenceGroup {
     return prefilling() ? prefill_.num_branches() : num_live_beams();
   }
   bool uses_prefix_tree() const { return keeps_pages_; }
+  // As GroupPrefill::LeaveTree.
+  void LeavePrefixTree() {
+    keeps_pages_ = false;
+    prefill_.LeaveTree();
+  }
   const PrefillCounts& prefill_counts() const { return prefill_.counts(); }
   const PrefixRoots& prefix_roots() const { return prefill_.roots(); }
 
@@ -457,7 +462,7 @@ class alignas(64) SequenceGroup {
   // Constant after construction.
   const int64_t num_prompt_tokens_;  // as given
   const Request request_;
-  const bool keeps_pages_;
+  bool keeps_pages_;
   const bool only_scores_;
 
   // Members that each step reads are adjacent: those of search_, which come

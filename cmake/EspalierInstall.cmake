@@ -20,7 +20,8 @@ set(espalier_public_headers
   espalier/status.h
   espalier/tokenizer.h
   espalier/trace.h
-  espalier/transcriber.h)
+  espalier/transcriber.h
+  espalier/update_weights.h)
 if(ESPALIER_CUDA)
   list(APPEND espalier_public_headers espalier/cuda.h)
 endif()

@@ -13,11 +13,13 @@
 #include <memory>
 #include <string>
 
+#include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "constrain/item_trie_builder.h"
 #include "espalier/backend_options.h"
 #include "exec_request/step_executor.h"
+#include "model/weight_update.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace espalier {
@@ -51,6 +53,22 @@ class ModelWeights {
   const std::string draft_model_;
 };
 
+// Gives the model of a backend other weights. It may outlive the backend.
+class WeightUpdater {
+ public:
+  using Apply = absl::AnyInvocable<absl::Status() &&>;
+
+  virtual ~WeightUpdater() = default;
+
+  // Reads and checks the weights, which takes as long as loading, while the
+  // model may run. One thread at a time; throws std::bad_alloc. Returns what
+  // gives them to the model, in which no step may run meanwhile; after its
+  // error the model has parts of both.
+  // Errors: as UpdatedCheckpoint and FindTransformerTensors;
+  // kResourceExhausted.
+  virtual absl::StatusOr<Apply> Prepare(const WeightUpdate& update) = 0;
+};
+
 class Backend {
  public:
   // Loads a model directory, or makes a backend of options.loaded_weights.
@@ -63,6 +81,7 @@ class Backend {
   virtual std::shared_ptr<StepExecutor> steps() = 0;
   // For other backends.
   virtual std::shared_ptr<const ModelWeights> weights() const = 0;
+  virtual std::shared_ptr<WeightUpdater> weight_updater() = 0;
   // Returns what builds tries of catalogues, as BuildItemTrie does. Any thread
   // may call it, also after this backend.
   virtual ItemTrieBuilder item_trie_builder() const { return BuildItemTrie; }

@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <cstdint>
+#include <memory>
+#include <string>
 #include <utility>
 
 #include "base/field_error.h"
@@ -8,6 +10,7 @@
 #include "espalier/backend.h"
 #include "executor/host/model_executor.h"
 #include "model/transformer_model.h"
+#include "model/transformer_weights.h"
 
 namespace espalier {
 namespace {
@@ -17,6 +20,37 @@ struct CpuWeights : ModelWeights {
 
   std::shared_ptr<const TransformerWeights> model;
   std::shared_ptr<const TransformerWeights> draft;  // null: none
+};
+
+class CpuWeightUpdater : public WeightUpdater {
+ public:
+  CpuWeightUpdater(std::string directory,
+                   std::shared_ptr<TransformerModel> model,
+                   std::shared_ptr<ThreadPool> threads)
+      : directory_(std::move(directory)),
+        model_(std::move(model)),
+        threads_(std::move(threads)) {}
+
+  absl::StatusOr<Apply> Prepare(const WeightUpdate& update) override {
+    const std::shared_ptr<const TransformerWeights> current = model_->weights();
+    ASSIGN_OR_RETURN(auto checkpoint, UpdatedCheckpoint(current->checkpoint,
+                                                        directory_, update));
+    ASSIGN_OR_RETURN(TransformerWeights weights,
+                     LoadTransformerWeights(
+                         std::move(checkpoint), current->config,
+                         {.format = current->format, .pool = threads_.get()}));
+    auto shared =
+        std::make_shared<const TransformerWeights>(std::move(weights));
+    return [model = model_, weights = std::move(shared)]() mutable {
+      model->SetWeights(std::move(weights));
+      return absl::OkStatus();
+    };
+  }
+
+ private:
+  const std::string directory_;
+  const std::shared_ptr<TransformerModel> model_;
+  const std::shared_ptr<ThreadPool> threads_;
 };
 
 class CpuBackend : public Backend {
@@ -38,7 +72,7 @@ class CpuBackend : public Backend {
         static_cast<const CpuWeights*>(options.loaded_weights.get());
     auto weights = std::make_shared<CpuWeights>(directory, options);
     ASSIGN_OR_RETURN(
-        auto model,
+        std::shared_ptr<TransformerModel> model,
         loaded == nullptr
             ? TransformerModel::Load(directory, transformer, threads)
             : TransformerModel::Create(loaded->model, transformer, threads));
@@ -65,6 +99,7 @@ class CpuBackend : public Backend {
       bounds.draft_model = *std::move(drafting);
     }
     weights_ = std::move(weights);
+    updater_ = std::make_shared<CpuWeightUpdater>(directory, model, threads);
     ASSIGN_OR_RETURN(steps_,
                      ModelExecutor::Create(std::move(model), threads, bounds));
     return absl::OkStatus();
@@ -74,8 +109,10 @@ class CpuBackend : public Backend {
   std::shared_ptr<const ModelWeights> weights() const override {
     return weights_;
   }
+  std::shared_ptr<WeightUpdater> weight_updater() override { return updater_; }
 
  private:
+  std::shared_ptr<CpuWeightUpdater> updater_;
   std::shared_ptr<ModelExecutor> steps_;
   std::shared_ptr<const CpuWeights> weights_;
 };

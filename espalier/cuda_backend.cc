@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <memory>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -16,7 +18,10 @@
 #include "executor/drafts/draft_model.h"
 #include "kernels/constrain/cuda_item_trie_builder.h"
 #include "kernels/matmul/cuda_matmul_tuning.h"
+#include "model/checkpoint.h"
 #include "model/cuda/cuda_transformer.h"
+#include "model/cuda/cuda_transformer_weights.h"
+#include "model/transformer_tensors.h"
 
 namespace espalier {
 namespace {
@@ -26,6 +31,49 @@ struct CudaWeights : ModelWeights {
 
   std::shared_ptr<const CudaTransformerWeights> model;
   std::shared_ptr<const CudaTransformerWeights> draft;  // null: none
+};
+
+// Uploads weights in place, since graphs of steps have their addresses.
+class CudaWeightUpdater : public WeightUpdater {
+ public:
+  CudaWeightUpdater(std::string directory, int ordinal,
+                    std::shared_ptr<const CudaTransformerWeights> weights)
+      : directory_(std::move(directory)),
+        ordinal_(ordinal),
+        weights_(std::move(weights)) {}
+
+  absl::StatusOr<Apply> Prepare(const WeightUpdate& update) override {
+    // The model, what it was loaded as, and this.
+    constexpr int kOwnUses = 3;
+    if (weights_.use_count() > kOwnUses) {
+      return FailedPrecondition(
+          "another generator uses the weights (loaded_weights), which are ",
+          "replaced in place on a GPU");
+    }
+    if (checkpoint_ == nullptr) {
+      ASSIGN_OR_RETURN(Checkpoint opened, Checkpoint::Open(directory_));
+      checkpoint_ = std::make_shared<const Checkpoint>(std::move(opened));
+    }
+    ASSIGN_OR_RETURN(auto checkpoint,
+                     UpdatedCheckpoint(checkpoint_, directory_, update));
+    ASSIGN_OR_RETURN(TransformerTensors tensors,
+                     FindTransformerTensors(*checkpoint, weights_->config));
+    return [this, checkpoint = std::move(checkpoint),
+            tensors = std::move(tensors)]() mutable -> absl::Status {
+      ASSIGN_OR_RETURN(const CudaDeviceScope scope,
+                       CudaDeviceScope::Enter(ordinal_));
+      RETURN_IF_ERROR(UploadTransformerTensors(tensors, *weights_));
+      checkpoint_ = std::move(checkpoint);
+      return absl::OkStatus();
+    };
+  }
+
+ private:
+  const std::string directory_;
+  const int ordinal_;
+  const std::shared_ptr<const CudaTransformerWeights> weights_;
+  // The source of the weights; null until the first update.
+  std::shared_ptr<const Checkpoint> checkpoint_;
 };
 
 // Returns the trie of items as a device builds it.
@@ -63,6 +111,8 @@ class CudaBackend : public Backend {
             ? CudaTransformer::Load(directory, transformer, device_)
             : CudaTransformer::Create(loaded->model, transformer, device_));
     weights_->model = model->weights();
+    updater_ = std::make_shared<CudaWeightUpdater>(directory, device_.ordinal,
+                                                   model->weights());
     if (loaded == nullptr && options.load_note != nullptr) {
       const std::string note = UntunedMatMulNote(device_);
       if (!note.empty()) options.load_note(note);
@@ -87,6 +137,7 @@ class CudaBackend : public Backend {
   std::shared_ptr<const ModelWeights> weights() const override {
     return weights_;
   }
+  std::shared_ptr<WeightUpdater> weight_updater() override { return updater_; }
 
   ItemTrieBuilder item_trie_builder() const override {
     return [ordinal = device_.ordinal](const TokenLists& items) {
@@ -140,6 +191,7 @@ class CudaBackend : public Backend {
   static constexpr int64_t kDraftCacheShare = 4;
 
   CudaDevice device_;
+  std::shared_ptr<CudaWeightUpdater> updater_;
   std::shared_ptr<CudaExecutor> executor_;
   std::shared_ptr<CudaWeights> weights_;
 };

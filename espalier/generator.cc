@@ -331,6 +331,17 @@ GeneratorStats Generator::Stats() {
   return stats;
 }
 
+absl::StatusOr<int64_t> Generator::UpdateWeights(const WeightUpdate& update,
+                                                 const UpdateOptions& options,
+                                                 const CallOptions& call) {
+  const std::shared_ptr<GeneratorCore> core = core_;
+  auto version = core->UpdateWeights(update, options, call);
+  if (!version.ok()) return Plain(version.status(), call);
+  return version;
+}
+
+int64_t Generator::weights_version() const { return core_->weights_version(); }
+
 const GenerationDefaults& Generator::defaults() const {
   return core_->defaults();
 }
@@ -416,11 +427,12 @@ absl::StatusOr<Generator> Generator::Load(const std::string& directory,
                      EndIdsByDefault(defaults, backend->steps()->description()),
                      backend->item_trie_builder()));
   ASSIGN_OR_RETURN(
-      auto core, GeneratorCore::Create(
-                     {backend->steps(), std::move(text), engine,
-                      std::move(defaults), resolved.max_waiting,
-                      MessageParts(", or raise ", OptionName{"kv_cache_bytes"}),
-                      directory, backend->weights()}));
+      auto core,
+      GeneratorCore::Create(
+          {backend->steps(), std::move(text), engine, std::move(defaults),
+           resolved.max_waiting,
+           MessageParts(", or raise ", OptionName{"kv_cache_bytes"}), directory,
+           backend->weights(), backend->weight_updater()}));
   return Generator(std::move(core));
 }
 

@@ -66,6 +66,8 @@ class ItemCatalogues;   // espalier/items.h
 class Model;            // espalier/model.h
 class Tokenizer;        // espalier/tokenizer.h
 struct PromptTemplate;  // text/prompt_template.h
+struct UpdateOptions;   // espalier/update_weights.h
+struct WeightUpdate;    // model/weight_update.h
 
 // A text, or tokens, to continue. Generated texts continue it, including the
 // space between them, unless it ends like a prompt template with tokens after
@@ -273,6 +275,23 @@ class Generator {
                                           const CallOptions& call = {},
                                           const StreamOptions& options = {});
 
+  // Gives the model other weights (espalier/update_weights.h), and returns
+  // their version. Blocks while they are read, and until the engine pauses;
+  // requests run meanwhile. Must not be called from a callback or a Stream's
+  // function, whose request may be one that it waits for.
+  // Errors: kInvalidArgument naming the tensor, the file or the field that is
+  // wrong; kNotFound; kFailedPrecondition while another update runs, for a
+  // model of your own, and on a GPU while another generator uses the weights;
+  // kResourceExhausted if memory runs out; kDeadlineExceeded, kCancelled and
+  // kUnavailable as Generate. After an error the weights are as before, unless
+  // a GPU fails while it takes them: requests are then refused with
+  // kUnavailable until an update succeeds.
+  absl::StatusOr<int64_t> UpdateWeights(const WeightUpdate& update,
+                                        const UpdateOptions& options,
+                                        const CallOptions& call = {});
+  // The version of the last update; 0: there was none.
+  int64_t weights_version() const;
+
   // Refuses new requests with kUnavailable and blocks until the open ones have
   // ended and their callbacks have run; from within a callback it does not wait
   // for other callbacks. Must not be called from a Stream's function, whose
@@ -331,7 +350,7 @@ class Generator {
 
   // For GeneratorOptions::loaded_weights. They live as long as the last holder;
   // the key/value memory lives as long as its generator. Null for a model of
-  // your own.
+  // your own, and after UpdateWeights.
   std::shared_ptr<const ModelWeights> weights() const;
 
   // For coroutines: the engine, owned by this generator, and the conversion of

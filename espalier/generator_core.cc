@@ -6,6 +6,7 @@
 #include <new>
 #include <optional>
 #include <system_error>
+#include <utility>
 
 #include "base/field_error.h"
 #include "base/memory.h"
@@ -122,7 +123,8 @@ absl::StatusOr<std::shared_ptr<GeneratorCore>> GeneratorCore::Create(
 }
 
 GeneratorCore::GeneratorCore(GeneratorParts parts)
-    : parts_(std::move(parts)),
+    : weights_(std::exchange(parts.weights, nullptr)),
+      parts_(std::move(parts)),
       max_open_(int64_t{parts_.engine.scheduler.max_running} +
                 parts_.max_waiting),
       default_template_(DefaultTemplate(parts_.text)) {}
@@ -471,6 +473,42 @@ absl::Status GeneratorCore::Drain(absl::Duration timeout) {
     return TooLate("requests of engine()", timeout);
   }
   return absl::IsResourceExhausted(status) ? status : absl::OkStatus();
+}
+
+absl::StatusOr<int64_t> GeneratorCore::UpdateWeights(
+    const WeightUpdate& update, const UpdateOptions& options,
+    const CallOptions& call) try {
+  const Deadline deadline = DeadlineOf(call.timeout);
+  if (parts_.updater == nullptr) {
+    return FailedPrecondition("a model of your own has no weights to update");
+  }
+  if (options.version && *options.version < 1) {
+    return InvalidField("`version` must be at least 1", Got(*options.version));
+  }
+  const std::unique_lock<std::mutex> updating(updating_, std::try_to_lock);
+  if (!updating.owns_lock()) {
+    return FailedPrecondition("another update of the weights runs");
+  }
+  ASSIGN_OR_RETURN(WeightUpdater::Apply apply, parts_.updater->Prepare(update));
+  ASSIGN_OR_RETURN(
+      Engine::Pause pause,
+      Call::Make(shared_from_this(), call, deadline)->Await<Engine::Pause>([&] {
+        return engine_->PauseSteps(options.running);
+      }));
+  const absl::Status applied = std::move(apply)();
+  if (!applied.ok()) {
+    pause.BreakWeights(absl::UnavailableError(
+        Concat("an update left parts of older weights: ", applied.message())));
+    return applied;
+  }
+  std::shared_ptr<const ModelWeights> replaced;  // destroyed without the lock
+  const std::lock_guard<std::mutex> lock(mutex_);
+  weights_version_ = options.version.value_or(weights_version_ + 1);
+  replaced = std::move(weights_);
+  pause.SetWeightsVersion(weights_version_);
+  return weights_version_;
+} catch (const std::bad_alloc&) {
+  return ResourceExhausted("not enough memory for an update of the weights");
 }
 
 void GeneratorCore::Close(std::string_view why) {

@@ -30,11 +30,13 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "batcher/engine.h"
+#include "espalier/backend.h"
 #include "espalier/callback_thread.h"
 #include "espalier/chat_prompts.h"
 #include "espalier/continuation_tokens.h"
 #include "espalier/generator.h"
 #include "espalier/model_text.h"
+#include "espalier/update_weights.h"
 #include "exec_request/step_executor.h"
 #include "text/prompt_template.h"
 
@@ -50,7 +52,8 @@ struct GeneratorParts {
   // Advice appended to errors of too few pages: ", or ...".
   std::string advice = {};
   std::string directory = {};  // the model's; empty: it has none
-  std::shared_ptr<const ModelWeights> weights = nullptr;
+  std::shared_ptr<const ModelWeights> weights = nullptr;  // null: not loaded
+  std::shared_ptr<WeightUpdater> updater = nullptr;       // null: it has none
 };
 
 class GeneratorCore : public std::enable_shared_from_this<GeneratorCore> {
@@ -142,8 +145,9 @@ class GeneratorCore : public std::enable_shared_from_this<GeneratorCore> {
   }
   const GenerationDefaults& defaults() const { return parts_.defaults; }
   const std::string& advice() const { return parts_.advice; }
-  const std::shared_ptr<const ModelWeights>& weights() const {
-    return parts_.weights;
+  std::shared_ptr<const ModelWeights> weights() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return weights_;
   }
   boost::asio::io_context& calls_context() { return calls_context_; }
 
@@ -151,6 +155,15 @@ class GeneratorCore : public std::enable_shared_from_this<GeneratorCore> {
   // after End, when nothing may be posted any more. It throws std::bad_alloc.
   std::optional<int64_t> BeginOperation();
   void EndOperation(int64_t operation);
+
+  // Errors: as Generator::UpdateWeights.
+  absl::StatusOr<int64_t> UpdateWeights(const WeightUpdate& update,
+                                        const UpdateOptions& options,
+                                        const CallOptions& call);
+  int64_t weights_version() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return weights_version_;
+  }
 
   // The default template's name may be empty.
   // Errors: kNotFound, listing what there is.
@@ -188,16 +201,21 @@ class GeneratorCore : public std::enable_shared_from_this<GeneratorCore> {
   }
   void StopThreads();
 
+  // Null after an update.
+  std::shared_ptr<const ModelWeights> weights_ ABSL_GUARDED_BY(mutex_);
+
   // Constant after Start.
-  const GeneratorParts parts_;
+  const GeneratorParts parts_;  // without `weights`
   const int64_t max_open_;
   PromptTemplate default_template_;
   std::unique_ptr<CallbackThread> callbacks_;
   std::once_flag chat_flag_;
   absl::StatusOr<std::unique_ptr<const ChatPrompts>> chat_;
 
-  std::mutex mutex_;
+  std::mutex updating_;  // held by UpdateWeights; before mutex_
+  mutable std::mutex mutex_;
   std::condition_variable_any changed_;
+  int64_t weights_version_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t num_open_ ABSL_GUARDED_BY(mutex_) = 0;  // places taken
   // Part of num_open_.
   int64_t num_awaiting_callback_ ABSL_GUARDED_BY(mutex_) = 0;

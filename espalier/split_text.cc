@@ -279,10 +279,13 @@ Generation SentenceJoiner::Join(std::vector<Generation> answers) const {
   Generation whole;
   whole.usage.defaults = answers[0].usage.defaults;
   whole.seed = answers[0].seed;
+  whole.weights_version = answers[0].weights_version;
   size_t num_hypotheses = 0;
   for (const Generation& answer : answers) {
     AddUsage(answer.usage, &whole.usage);
     whole.deadline_passed |= answer.deadline_passed;
+    whole.weights_version =
+        std::min(whole.weights_version, answer.weights_version);
     num_hypotheses = std::max(num_hypotheses, answer.hypotheses.size());
   }
   for (size_t i = 0; i < num_hypotheses; ++i) {

@@ -1,5 +1,8 @@
 #include "model/checkpoint.h"
 
+#include <iterator>
+#include <set>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -12,6 +15,8 @@ namespace {
 constexpr char kSingleFile[] = "/model.safetensors";
 constexpr char kIndexFile[] = "/model.safetensors.index.json";
 constexpr size_t kMaxIndexBytes = 16 << 20;
+// The path of tensors that are in no file.
+constexpr std::string_view kGiven = "the given weights";
 
 // A shard is a file of the directory itself: a name, no path.
 bool IsPlainFileName(std::string_view name) {
@@ -105,6 +110,41 @@ absl::Status Checkpoint::OpenShards(const std::string& directory) {
     tensors_.emplace(tensor, LocatedTensor{stored, shards[shard]->path()});
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<const Checkpoint>> Checkpoint::WithTensors(
+    std::shared_ptr<const Checkpoint> checkpoint,
+    const std::vector<std::pair<std::string, StoredTensor>>& tensors) {
+  const auto made = std::make_shared<Checkpoint>();
+  made->path_ = checkpoint->path_;
+  made->tensors_ = checkpoint->tensors_;
+  made->given_ = checkpoint->given_;
+  std::set<std::string_view> names;
+  for (const auto& [name, tensor] : tensors) {
+    if (!names.insert(name).second) {
+      return InvalidArgument("tensor ", Shown(name), " is given twice");
+    }
+    const auto needed = NumNeededBytes(tensor);
+    if (!needed.ok()) {
+      return Annotate(needed.status(), Concat("tensor ", Shown(name)));
+    }
+    if (*needed != std::ssize(tensor.data)) {
+      return InvalidArgument("tensor ", Shown(name), " has ",
+                             tensor.data.size(),
+                             " bytes, shape and dtype need ", *needed);
+    }
+    ASSIGN_OR_RETURN(SharedBytes data,
+                     SharedBytes::CopyOf(std::span(&tensor.data, 1)));
+    const auto given = std::make_shared<GivenTensor>(
+        GivenTensor{std::move(data), {tensor.dtype, tensor.shape, {}}});
+    given->tensor.data = given->data.bytes();
+    made->tensors_[name] = {&given->tensor, kGiven};
+    made->given_[name] = given;
+  }
+  made->files_owner_ = checkpoint->files_owner_ == nullptr
+                           ? std::move(checkpoint)
+                           : checkpoint->files_owner_;
+  return made;
 }
 
 std::vector<std::string_view> Checkpoint::names() const {

@@ -11,16 +11,19 @@
 // Thread safety: immutable after Open.
 #pragma once
 
+#include <cstddef>
 #include <map>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "model/ctranslate2/ctranslate2_model.h"
 #include "model/safetensors.h"
+#include "model/shared_bytes.h"
 
 namespace espalier {
 
@@ -39,6 +42,15 @@ class Checkpoint {
   // it is wrong; as CTranslate2Model::Open.
   static absl::StatusOr<Checkpoint> Open(const std::string& directory);
 
+  // Returns a checkpoint with tensors in place of those of the same names, or
+  // beside them. Their data is copied, and kept as long as the result or one
+  // that is made of it has them. Throws std::bad_alloc.
+  // Errors: kInvalidArgument naming the tensor that is given twice, or whose
+  // data has another size than its shape and dtype need.
+  static absl::StatusOr<std::shared_ptr<const Checkpoint>> WithTensors(
+      std::shared_ptr<const Checkpoint> checkpoint,
+      const std::vector<std::pair<std::string, StoredTensor>>& tensors);
+
   // Errors: kInvalidArgument naming path() and the tensor, if it is missing.
   absl::StatusOr<LocatedTensor> Find(const std::string& name) const;
 
@@ -54,6 +66,12 @@ class Checkpoint {
   }
 
  private:
+  // A tensor that is in no file.
+  struct GivenTensor {
+    SharedBytes data;
+    StoredTensor tensor;
+  };
+
   absl::Status OpenSingle();
   absl::Status OpenShards(const std::string& directory);
   absl::Status OpenCTranslate2(const std::string& directory);
@@ -63,6 +81,9 @@ class Checkpoint {
   std::vector<std::unique_ptr<SafetensorsFile>> files_;
   std::unique_ptr<CTranslate2Model> ctranslate2_;
   std::map<std::string, LocatedTensor> tensors_;  // by name
+  // WithTensors: the files' owner, and the tensors that are in none of them.
+  std::shared_ptr<const Checkpoint> files_owner_;
+  std::map<std::string, std::shared_ptr<const GivenTensor>> given_;
 };
 
 }  // namespace espalier

@@ -48,20 +48,6 @@ absl::StatusOr<std::vector<int64_t>> ReadList(const json::object& entry,
   return list;
 }
 
-// The bytes a tensor of this shape and dtype needs.
-absl::StatusOr<int64_t> NeededBytes(const StoredTensor& tensor) {
-  const std::optional<int64_t> dtype_bytes = DTypeBytes(tensor.dtype);
-  if (!dtype_bytes)
-    return InvalidArgument("unknown dtype ", Shown(tensor.dtype));
-  int64_t bytes = *dtype_bytes;
-  for (const int64_t size : tensor.shape) {
-    if (__builtin_mul_overflow(bytes, size, &bytes)) {
-      return InvalidArgument("shape overflows at dimension of ", size);
-    }
-  }
-  return bytes;
-}
-
 // A tensor from its entry in the header; `data` is all tensors' data.
 absl::StatusOr<StoredTensor> ReadEntry(const json::value& value,
                                        std::span<const std::byte> data) {
@@ -91,7 +77,7 @@ absl::StatusOr<StoredTensor> ReadEntry(const json::value& value,
                            end, "] are not within ", data.size(),
                            " bytes of data");
   }
-  ASSIGN_OR_RETURN(const int64_t needed, NeededBytes(tensor));
+  ASSIGN_OR_RETURN(const int64_t needed, NumNeededBytes(tensor));
   if (needed != end - begin) {
     return InvalidArgument("data_offsets [", begin, ", ", end, "] hold ",
                            end - begin, " bytes, shape and dtype need ",
@@ -133,6 +119,19 @@ absl::Status CheckCoverage(const std::map<std::string, StoredTensor>& tensors,
 }
 
 }  // namespace
+
+absl::StatusOr<int64_t> NumNeededBytes(const StoredTensor& tensor) {
+  const std::optional<int64_t> dtype_bytes = DTypeBytes(tensor.dtype);
+  if (!dtype_bytes)
+    return InvalidArgument("unknown dtype ", Shown(tensor.dtype));
+  int64_t bytes = *dtype_bytes;
+  for (const int64_t size : tensor.shape) {
+    if (__builtin_mul_overflow(bytes, size, &bytes)) {
+      return InvalidArgument("shape overflows at dimension of ", size);
+    }
+  }
+  return bytes;
+}
 
 absl::StatusOr<SafetensorsFile> SafetensorsFile::Open(const std::string& path) {
   ASSIGN_OR_RETURN(MappedFile mapped, MappedFile::Open(path));

@@ -35,6 +35,10 @@ struct StoredTensor {
   std::span<const std::byte> data;
 };
 
+// Returns the bytes that the tensor's shape and dtype need.
+// Errors: kInvalidArgument naming the dtype, or the size that overflows.
+absl::StatusOr<int64_t> NumNeededBytes(const StoredTensor& tensor);
+
 class SafetensorsFile {
  public:
   // Errors, all naming the file:

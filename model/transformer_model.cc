@@ -198,6 +198,9 @@ class TransformerModel::Impl {
   const std::shared_ptr<const TransformerWeights>& weights() const {
     return network_.weights;
   }
+  void SetWeights(std::shared_ptr<const TransformerWeights> weights) {
+    network_.weights = std::move(weights);
+  }
   absl::Status Forward(const StepPlan& plan, std::span<float> logits,
                        std::span<std::vector<float>> attention_scores);
 
@@ -210,8 +213,8 @@ class TransformerModel::Impl {
   std::vector<RowRange> Divide(
       std::span<const int64_t> num_tokens_of_rows) const;
 
-  // Constant after construction.
-  const TransformerNetwork network_;
+  // Constant after construction, but for the weights.
+  TransformerNetwork network_;
   const std::optional<PagedKvCache> host_;
   const ModelDescription description_;
   const std::shared_ptr<ThreadPool> pool_;
@@ -390,6 +393,11 @@ const ModelDescription& TransformerModel::description() const {
 const std::shared_ptr<const TransformerWeights>& TransformerModel::weights()
     const {
   return impl_->weights();
+}
+
+void TransformerModel::SetWeights(
+    std::shared_ptr<const TransformerWeights> weights) {
+  impl_->SetWeights(std::move(weights));
 }
 
 absl::Status TransformerModel::Forward(const StepPlan& plan,

@@ -69,6 +69,9 @@ class TransformerModel : public Model {
 
   // Pass to Create for another model on the same weights.
   const std::shared_ptr<const TransformerWeights>& weights() const;
+  // Takes other weights of the same config: those of later calls of Forward.
+  // REQUIRES: Forward does not run.
+  void SetWeights(std::shared_ptr<const TransformerWeights> weights);
 
   ~TransformerModel() override;
 

@@ -147,6 +147,9 @@ void AppendRun(const PromptParts& prompt, const Result& result,
   if (result.threshold) {
     AppendField(R"(,"threshold":)", *result.threshold, out);
   }
+  if (result.weights_version > 0) {
+    AppendField(R"(,"weights_version":)", result.weights_version, out);
+  }
   if (usage.num_drafted_tokens > 0) {
     AppendField(R"(,"drafted_tokens":)", usage.num_drafted_tokens, out);
     AppendField(R"(,"accepted_tokens":)", usage.num_accepted_tokens, out);

@@ -149,6 +149,9 @@ struct Result {
   std::vector<ContinuationScore> continuations = {};
   // If the request asks for it.
   std::optional<Alignment> alignment = {};
+  // The weights that its first step had: the version of the last update before
+  // it (espalier/update_weights.h); 0: none came before.
+  int64_t weights_version = 0;
 };
 
 // Checks a request against `model`, its limits included, and fills in defaults.

@@ -33,7 +33,7 @@ RunningGroup* Admission::NextToResume() {
   RunningGroup* const preempted = groups_->FirstPreempted();
   const bool is_first =
       preempted != nullptr &&
-      (waiting_.empty() || preempted->turn < waiting_.front_turn());
+      (!MayStart() || preempted->turn < waiting_.front_turn());
   return is_first ? preempted : nullptr;
 }
 
@@ -45,7 +45,7 @@ std::optional<int64_t> Admission::NumPagesForNext(int64_t num_available) {
                        group.request(), group.prefix_roots(),
                        group.pages().source().length(), num_available);
   }
-  if (waiting_.empty()) return std::nullopt;
+  if (!MayStart()) return std::nullopt;
   const WaitingRequest& next = waiting_.front();
   const PreparedRequest& prepared = next.prepared;
   return NumPagesFor(next.needs, limits_.NumPagesToStart(prepared),
@@ -119,6 +119,7 @@ RunningGroup* Admission::Start(WaitingRequest next) {
                       .watcher = std::move(next.watcher),
                       .times = {.arrival = next.arrival, .start = counts_->now},
                       .needs = next.needs,
+                      .weights_version = weights_version_,
                       .done = std::move(next.done),
                       .deadline = std::move(deadline)});
     return &running;

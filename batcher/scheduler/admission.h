@@ -52,6 +52,11 @@ class Admission {
   // worst case. Errors: as AdmissionLimits::CheckFits.
   absl::StatusOr<RequestNeeds> Fit(PreparedRequest* prepared) const;
 
+  // While it is closed, preempted groups resume, and no request starts.
+  void SetOpen(bool is_open) { is_open_ = is_open; }
+  // The weights that requests start with (Result::weights_version).
+  void SetWeightsVersion(int64_t version) { weights_version_ = version; }
+
   // As in WaitingRequests.
   void Push(WaitingRequest request) { waiting_.Push(std::move(request)); }
   std::optional<WaitingRequest> Take(RequestId id) { return waiting_.Take(id); }
@@ -73,6 +78,7 @@ class Admission {
   RunningGroup* AdmitNext();
 
  private:
+  bool MayStart() const { return is_open_ && !waiting_.empty(); }
   // Returns the group that resumes before any request starts; null if there is
   // none.
   RunningGroup* NextToResume();
@@ -93,6 +99,8 @@ class Admission {
   RunningGroups* const groups_;
   TimedStats* const counts_;
   WaitingRequests waiting_;
+  bool is_open_ = true;
+  int64_t weights_version_ = 0;
 };
 
 }  // namespace espalier

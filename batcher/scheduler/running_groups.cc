@@ -95,6 +95,7 @@ void RunningGroups::Finish(RunningGroup& running,
   });
   IfThereIsMemory([&] { running.group->RecordEnd(result); });
   if (result.ok()) {
+    result->weights_version = running.weights_version;
     counts_->stats.num_generated_tokens += result->usage.num_generated_tokens;
     running.times.OnEnd(counts_->now, &counts_->stats);
   }

@@ -49,6 +49,7 @@ struct RunningGroup {
   RequestTimes times = {};
   // Each step reads the members above.
   RequestNeeds needs = {};
+  int64_t weights_version = 0;  // when it started
   std::function<void(absl::StatusOr<Result>)> done = nullptr;
   Deadlines::Entry deadline = {};
 

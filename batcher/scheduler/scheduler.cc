@@ -195,8 +195,20 @@ void Scheduler::CancelAll(const absl::Status& why) {
   for (const WaitingRequest& waiting : admission_.TakeAll()) {
     EndWaiting(waiting, why);
   }
+  CancelRunning(why);
+}
+
+void Scheduler::CancelRunning(const absl::Status& why) {
   for (RunningGroup& running : groups_) groups_.Finish(running, why);
   groups_.EraseDone();
+}
+
+void Scheduler::SetWeightsVersion(int64_t version) {
+  CHECK(in_flight_.empty()) << "a step runs";
+  admission_.SetWeightsVersion(version);
+  for (RunningGroup& running : groups_) running.group->LeavePrefixTree();
+  ResetPrefixCache();
+  groups_.ResetDemand();
 }
 
 void Scheduler::ExpireDeadlines(Deadlines::Time now) {

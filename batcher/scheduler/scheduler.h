@@ -131,6 +131,16 @@ class Scheduler {
   void Cancel(RequestId id, const absl::Status& why);
   void CancelAll(const absl::Status& why);
 
+  // As CancelAll, of the requests that have started.
+  void CancelRunning(const absl::Status& why);
+
+  // While it does not admit, running requests end, and no other starts.
+  void SetAdmits(bool admits) { admission_.SetOpen(admits); }
+  // Called between steps: later ones have other weights. Empties the prefix
+  // cache for good: requests that run add no pages any more. `version`: of the
+  // requests that start from now on (Result::weights_version).
+  void SetWeightsVersion(int64_t version);
+
   // Ends the requests whose deadline (GenerationParams::deadline_ms from
   // PreparedRequest::submitted) has passed, at any moment, as Cancel does: with
   // the best result so far or, before the first token, with kDeadlineExceeded
@@ -155,6 +165,7 @@ class Scheduler {
   int num_preempted() const {
     return static_cast<int>(groups_.size()) - groups_.num_running();
   }
+  bool runs_requests() const { return !groups_.empty(); }
   bool holds_requests() const {
     return !admission_.waiting().empty() || !groups_.empty();
   }

@@ -60,6 +60,14 @@ void GroupPrefill::Stop() {
   branches_.clear();
 }
 
+void GroupPrefill::LeaveTree() {
+  filling_.clear();
+  stem_pages_ = {};
+  source_pages_ = {};
+  is_waiting_ = false;
+  tree_ = nullptr;
+}
+
 void GroupPrefill::Restart(std::vector<std::vector<TokenId>> branches) {
   Stop();
   stem_length_ = std::ssize(request().prompt_tokens);

@@ -81,6 +81,9 @@ class GroupPrefill {
   // Stops until a restart, because the pages were released. Removes pages being
   // filled from the tree.
   void Stop();
+  // Neither shares pages of the tree nor adds any from now on: they hold what
+  // other weights computed. The tree was cleared.
+  void LeaveTree();
   // Feeds all tokens again, into pages that were restarted. Throws
   // std::bad_alloc; then Stop may follow.
   //   branches  by rank, the generated and fed tokens; empty if there are none
@@ -208,7 +211,7 @@ class GroupPrefill {
 
   const Request* const request_;
   GroupPages* const pages_;
-  PrefixTree* const tree_;  // null: not used
+  PrefixTree* tree_;  // null: not used
 
   bool is_done_ = false;
   bool is_waiting_ = false;

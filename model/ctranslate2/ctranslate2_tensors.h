@@ -10,7 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "model/ctranslate2/ctranslate2_variables.h"
-#include "model/ctranslate2/shared_bytes.h"
+#include "model/shared_bytes.h"
 #include "model/ctranslate2/transformer_spec.h"
 #include "model/safetensors.h"
 #include "model/transformer_config.h"

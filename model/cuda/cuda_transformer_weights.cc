@@ -452,15 +452,20 @@ absl::StatusOr<CudaTransformerWeights> LoadCudaTransformerWeights(
   config.tie_word_embeddings = tensors[MatrixPart::kHead].weights.empty();
   ASSIGN_OR_RETURN(CudaTransformerWeights weights,
                    AllocateCudaTransformerWeights(config, types, &tensors));
+  RETURN_IF_ERROR(
+      Annotate(UploadTransformerTensors(tensors, weights), checkpoint.path()));
+  return weights;
+}
+
+absl::Status UploadTransformerTensors(const TransformerTensors& tensors,
+                                      const CudaTransformerWeights& weights) {
   const CudaTransformerWidths& widths = weights.widths;
   ASSIGN_OR_RETURN(
       CudaWeightUploader uploader,
       CudaWeightUploader::Create(std::max({widths.hidden, widths.intermediate,
                                            widths.q, widths.convolution()})));
-  RETURN_IF_ERROR(Annotate(ModelUploader(config, types.format, widths, uploader)
-                               .Run(tensors, weights),
-                           checkpoint.path()));
-  return weights;
+  return ModelUploader(weights.config, weights.types.format, widths, uploader)
+      .Run(tensors, weights);
 }
 
 }  // namespace espalier

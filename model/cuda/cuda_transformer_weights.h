@@ -127,4 +127,11 @@ absl::StatusOr<CudaTransformerWeights> LoadCudaTransformerWeights(
     const Checkpoint& checkpoint, const TransformerConfig& config,
     const CudaWeightTypes& types);
 
+// Uploads other tensors of the same config and types to where the weights are.
+// Throws std::bad_alloc.
+// Errors: as LoadCudaTransformerWeights; some tensors may be uploaded then.
+// REQUIRES: no kernel reads the weights meanwhile.
+absl::Status UploadTransformerTensors(const TransformerTensors& tensors,
+                                      const CudaTransformerWeights& weights);
+
 }  // namespace espalier

@@ -147,6 +147,9 @@ std::string WriteResultLine(std::string_view id, const Result& result,
   if (result.threshold) {
     AppendField(R"(, "threshold": )", *result.threshold, &line);
   }
+  if (result.weights_version > 0) {
+    AppendField(R"(, "weights_version": )", result.weights_version, &line);
+  }
   if (result.prompt_logprobs) {
     AppendPromptLogProbs(result, &line);
   }

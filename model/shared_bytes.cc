@@ -1,4 +1,4 @@
-#include "model/ctranslate2/shared_bytes.h"
+#include "model/shared_bytes.h"
 
 #include <sys/mman.h>
 

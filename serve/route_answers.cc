@@ -12,9 +12,11 @@
 #include "batcher/engine.h"
 #include "batcher/prometheus_text.h"
 #include "espalier/chat.h"
+#include "espalier/update_weights.h"
 #include "openai/abort.h"
 #include "openai/listing.h"
 #include "openai/resolve_params.h"
+#include "openai/weight_update_call.h"
 #include "serve/page.h"
 #include "serve/prompt_tokens.h"
 #include "serve/ready_call.h"
@@ -251,6 +253,29 @@ RouteWork ResetPrefixCache(ServerState& server, RouteCall& call) {
       co_await server.model.load()->generator.engine().ResetPrefixCache();
   co_await RespondJson(
       call, Concat("{\"success\": true, \"pages\": ", num_pages, "}"));
+}
+
+RouteWork UpdateWeights(ServerState& server, RouteCall& call) {
+  const auto update =
+      openai::ReadWeightUpdateCall(call.exchange.TakeRequest().body);
+  if (!update.ok()) {
+    co_await Refuse(call, openai::ErrorOf(update.status()));
+    co_return;
+  }
+  const WorkerThread::WorkFor<std::string> work =
+      [&server, update = *update]() -> absl::StatusOr<std::string> {
+    WeightUpdate directory;
+    directory.directory = update.directory;
+    ASSIGN_OR_RETURN(
+        const int64_t version,
+        server.model.load()->generator.UpdateWeights(
+            directory, {.running = update.running, .version = update.version},
+            {.stop = server.is_stopping.get_token()}));
+    return Concat("{\"success\": true, \"weight_version\": ", version, "}");
+  };
+  absl::StatusOr<std::string> answer =
+      co_await server.updating.Run<std::string>(work);
+  co_await RespondOr(call, std::move(answer));
 }
 
 RouteWork AbortRequests(ServerState& server, RouteCall& call) {

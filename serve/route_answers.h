@@ -24,6 +24,7 @@ RouteWork Tokenize(ServerState& server, RouteCall& call);
 RouteWork Detokenize(ServerState& server, RouteCall& call);
 RouteWork TokenizerInfo(ServerState& server, RouteCall& call);
 RouteWork ResetPrefixCache(ServerState& server, RouteCall& call);
+RouteWork UpdateWeights(ServerState& server, RouteCall& call);
 RouteWork AbortRequests(ServerState& server, RouteCall& call);
 RouteWork RenderCompletions(ServerState& server, RouteCall& call);
 RouteWork RenderChatCompletions(ServerState& server, RouteCall& call);

@@ -82,6 +82,8 @@ std::span<const Route> Routes() {
       {"GET", "/tokenizer_info", &routes::TokenizerInfo, Needs::kModel},
       {"POST", "/reset_prefix_cache", &routes::ResetPrefixCache, Needs::kModel,
        Takes::kNothing, /*is_control=*/true},
+      {"POST", "/update_weights_from_disk", &routes::UpdateWeights,
+       Needs::kModel, Takes::kJson, /*is_control=*/true},
       {"PUT", "/v1/items/{id}", &routes::PutItems, Needs::kModel, Takes::kLines,
        /*is_control=*/true},
       {"DELETE", "/v1/items/{id}", &routes::RemoveItems, Needs::kModel,

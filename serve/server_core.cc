@@ -89,6 +89,7 @@ absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Listen(
   if (options.traces != nullptr) RETURN_IF_ERROR(core->state_.drawing.Start());
   RETURN_IF_ERROR(core->state_.tokenizing.Start());
   RETURN_IF_ERROR(core->state_.building.Start());
+  RETURN_IF_ERROR(core->state_.updating.Start());
   if (!options.jobs.folder.empty()) {
     JobOptions jobs = options.jobs;
     jobs.batches.limits.max_line_bytes = options.http.max_body_bytes;
@@ -219,6 +220,7 @@ void ServerCore::Stop() {
   state_.drawing.Stop();
   state_.tokenizing.Stop();
   state_.building.Stop();
+  state_.updating.Stop();
   state_.calls.Stop();
   state_.transcribing.Stop();
   http_->Stop();

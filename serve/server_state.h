@@ -50,9 +50,10 @@ struct ServerState {
   WorkerThread calls{"read a long call, or write a long answer",
                      /*max_waiting=*/1024};
   WorkerThread building{"build a catalogue of items"};
+  WorkerThread updating{"update the weights"};
   WorkerThread transcribing{"transcribe audio", /*max_waiting=*/1024};
   SpeechMetrics speech;
-  std::stop_source is_stopping;  // ends transcriptions
+  std::stop_source is_stopping;  // ends transcriptions and updates
   // Constraints, which may take two seconds each.
   CompileQueue compiling{{.compile =
                               [this](ConstraintLanguage* language) {

@@ -8,7 +8,7 @@ import numbers
 import os
 import sys
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Union, overload
 
 from ._espalier import (
@@ -57,6 +57,13 @@ def _plain_prompt(prompt: Any) -> Any:
             f"a prompt must be a text or token ids, got {type(prompt).__name__}"
         )
     return prompt
+
+
+def _in_host_memory(tensor: Any) -> Any:
+    """Torch's tensors without a gradient, on the CPU, contiguous."""
+    if hasattr(tensor, "detach"):
+        return tensor.detach().cpu().contiguous()
+    return tensor
 
 
 def _raise_first(answers: list[Any]) -> None:
@@ -386,6 +393,47 @@ class LLM:
             parse(params, keywords),
             seconds(timeout),
         )
+
+    # Weights.
+
+    def update_weights(
+        self,
+        weights: str | os.PathLike[str] | Mapping[str, Any] | Iterable[Any],
+        *,
+        version: int | None = None,
+        running: str = "wait",
+        timeout: float | None = None,
+    ) -> int:
+        """Gives the model other weights, and returns their version.
+
+        `weights` is a directory, or named tensors: a dictionary, or pairs as
+        `model.named_parameters()` of torch has them. They are float32, float16
+        or bfloat16, under the names of the model's files; what is not named
+        keeps its values. Requests run while they are read. Then those that have
+        started end first ("wait"), end with Unavailable ("abort"), or continue
+        with the new weights ("keep"); all others start with the new ones. No
+        page of the prefix cache is shared between weights. Answers say theirs
+        (`weights_version`): `version`, or the one after the last.
+
+        `timeout` is for the wait. After an error the weights are as before.
+        """
+        directory = ""
+        tensors: list[tuple[str, Any]] = []
+        if isinstance(weights, (str, os.PathLike)):
+            directory = os.fspath(weights)
+        else:
+            pairs: Iterable[Any] = (
+                weights.items() if isinstance(weights, Mapping) else weights
+            )
+            tensors = [(name, _in_host_memory(tensor)) for name, tensor in pairs]
+        return self._engine.update_weights(
+            tensors, directory, version, running, seconds(timeout)
+        )
+
+    @property
+    def weights_version(self) -> int:
+        """Of the last update; 0 before the first."""
+        return self._engine.weights_version
 
     # What the engine says of itself.
 

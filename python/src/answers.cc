@@ -227,6 +227,11 @@ void BindAnswers(nb::module_& module) {
           "threshold",
           [](const RequestOutput& o) { return o.answer->threshold; },
           "Of stochastic beams (docs/groups.md); else None.")
+      .def_prop_ro(
+          "weights_version",
+          [](const RequestOutput& o) { return o.answer->weights_version; },
+          "The weights that its first step had: the version that "
+          "update_weights returned; 0 before the first.")
       .def("__repr__", [](nb::handle self) {
         return nb::str("RequestOutput(prompt={!r}, outputs={!r})")
             .format(self.attr("prompt"), self.attr("outputs"));

@@ -29,6 +29,7 @@
 #include "python/src/errors.h"
 #include "python/src/interpreter.h"
 #include "python/src/speech.h"
+#include "python/src/weights.h"
 #include "request/json/read_prompt.h"
 #include "request/read_speculation.h"
 #include "text/chat/final_message.h"
@@ -673,6 +674,12 @@ void BindEngine(nb::module_& module) {
       .def("piece_to_id", PieceToId, nb::arg("piece"))
       .def("tokenizer_facts", TokenizerFacts)
       .def("model_facts", ModelFacts)
+      .def("update_weights", UpdateWeights, nb::arg("tensors"),
+           nb::arg("directory"), nb::arg("version").none(), nb::arg("running"),
+           nb::arg("timeout"))
+      .def_prop_ro(
+          "weights_version",
+          [](const Engine& e) { return e.generator()->weights_version(); })
       .def("stats", StatsOf)
       .def("metrics", MetricsOf)
       .def("close", &Engine::Close, nb::call_guard<WithoutGil>())

@@ -13,6 +13,7 @@
 #include <random>
 #include <set>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -105,19 +106,29 @@ std::vector<Answer> AnswersOf(Generator& generator,
   return answers;
 }
 
-void ExpectSame(const Answer& answer, const Answer& expected) {
-  ASSERT_EQ(answer.status(), expected.status());
-  if (answer.ok()) {
-    EXPECT_TRUE(SameHypotheses(*answer, *expected));
+// A GPU may divide a step otherwise, and round its sums otherwise.
+void ExpectClose(const Generation& answer, const Generation& expected) {
+  ASSERT_EQ(answer.hypotheses.size(), expected.hypotheses.size());
+  for (size_t i = 0; i < answer.hypotheses.size(); ++i) {
+    EXPECT_EQ(answer.hypotheses[i].tokens, expected.hypotheses[i].tokens);
+    EXPECT_NEAR(answer.hypotheses[i].score, expected.hypotheses[i].score, 1e-4);
   }
 }
 
+void ExpectSame(const Answer& answer, const Answer& expected,
+                bool is_gpu = false) {
+  ASSERT_EQ(answer.status(), expected.status());
+  if (!answer.ok()) return;
+  if (is_gpu) return ExpectClose(*answer, *expected);
+  EXPECT_TRUE(SameHypotheses(*answer, *expected));
+}
+
 void ExpectSame(const std::vector<Answer>& answers,
-                const std::vector<Answer>& expected) {
+                const std::vector<Answer>& expected, bool is_gpu = false) {
   ASSERT_EQ(answers.size(), expected.size());
   for (size_t i = 0; i < answers.size(); ++i) {
     SCOPED_TRACE(i);
-    ExpectSame(answers[i], expected[i]);
+    ExpectSame(answers[i], expected[i], is_gpu);
   }
 }
 
@@ -126,7 +137,8 @@ TEST(UpdateWeightsTest, ResultsAreThoseOfTheNewWeights) {
   for (const auto& [format, device] :
        {std::pair("stored", "cpu"), std::pair("int8", "cpu"),
         std::pair("int4", "cpu"), std::pair("stored", "auto")}) {
-    SCOPED_TRACE(format);
+    SCOPED_TRACE(Concat(format, " on ", device));
+    const bool is_gpu = std::string_view(device) == "auto";
     Generator generator = Load(a, Options(format, device));
     Generator of_b = Load(b, Options(format, device));
     const auto requests = Requests(generator, Cases(40, 10), 3);
@@ -135,17 +147,17 @@ TEST(UpdateWeightsTest, ResultsAreThoseOfTheNewWeights) {
     WeightUpdate directory;
     directory.directory = b.path();
     EXPECT_EQ(generator.UpdateWeights(directory, {}).value_or(-1), 1);
-    ExpectSame(AnswersOf(generator, requests), by_b);
+    ExpectSame(AnswersOf(generator, requests), by_b, is_gpu);
     EXPECT_EQ(generator.UpdateWeights(a.Tensors(), {.version = 7}).value_or(-1),
               7);
-    ExpectSame(AnswersOf(generator, requests), by_a);
+    ExpectSame(AnswersOf(generator, requests), by_a, is_gpu);
     // In parts, of which each leaves the others as they are.
     EXPECT_EQ(generator.UpdateWeights(b.Tensors(0, 3), {}).value_or(-1), 8);
     EXPECT_OK(generator.UpdateWeights(b.Tensors(2, 3), {}));
     EXPECT_OK(generator.UpdateWeights(b.Tensors(1, 3), {}));
     EXPECT_EQ(generator.weights_version(), 10);
     const auto again = AnswersOf(generator, requests);
-    ExpectSame(again, by_b);
+    ExpectSame(again, by_b, is_gpu);
     for (const Answer& answer : again) {
       if (answer.ok()) {
         EXPECT_EQ(answer->weights_version, 10);

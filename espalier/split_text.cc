@@ -21,6 +21,7 @@ std::string_view FieldOfOne(const SplitChoice& choice,
   if (choice.parse_special) return "parse_special";
   if (params.prompt_logprobs) return "prompt_logprobs";
   if (params.logprobs) return "logprobs";
+  if (params.beam_indices) return "beam_indices";
   if (!params.decoder_prompt.empty()) return "decoder_prompt";
   if (!params.decoder_prompt_tokens.empty()) return "decoder_prompt_tokens";
   if (params.constraint) return "constraint";

@@ -37,9 +37,9 @@ struct SplitChoice {
 
 // True if a text of several sentences is split. By default models that
 // translate sentences split texts, unless the request has a field that applies
-// to one output: logprobs, prompt_logprobs, decoder_prompt, constraint,
-// allowed_sequences, stochastic. `params` include the defaults of the model and
-// the server.
+// to one output: logprobs, prompt_logprobs, beam_indices, decoder_prompt,
+// constraint, allowed_sequences, stochastic. `params` include the defaults of
+// the model and the server.
 // Errors: kInvalidArgument naming split_sentences, if the request asks for an
 // unsupported split.
 absl::StatusOr<bool> IsSplit(const SplitChoice& choice,

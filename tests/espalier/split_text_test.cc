@@ -183,6 +183,9 @@ TEST(SplitTextTest, AFieldThatKeepsATextWholeIsNamed) {
   SplitChoice choice = {.translates_sentences = true};
   const std::string two = "It rains. I go.";
   EXPECT_EQ(FieldOfWholeText(choice, WithLogprobs(), two), "logprobs");
+  GenerationParams indices;
+  indices.beam_indices = true;
+  EXPECT_EQ(FieldOfWholeText(choice, indices, two), "beam_indices");
   EXPECT_EQ(FieldOfWholeText(choice, {}, two), "");
   EXPECT_EQ(FieldOfWholeText(choice, WithLogprobs(), "It rains."), "");
   choice.given = false;
